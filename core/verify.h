@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verification: reads a block, sums it, compares it with its record, and gives a verdict that is
+// kept apart from the errors of the file system below (C10, C14-C18).
+//
+// A verdict of "corrupt" destroys a block, so it needs two independent readings that agree: the
+// first as the descriptor reads, the second from the device (dirty pages written first, then direct
+// I/O or a dropped page cache). Size, mtime, ctime and the record must not have moved meanwhile.
+#ifndef KVSEAL_CORE_VERIFY_H
+#define KVSEAL_CORE_VERIFY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "core/record.h"
+
+/* Memory, offsets and lengths of direct I/O are multiples of this everywhere in kvseal. */
+#define KVS_IO_ALIGN 4096
+
+/* One read request below; also the unit of the per-piece sums. */
+#define KVS_PIECE_SIZE ((size_t)1 << 20)
+
+enum kvs_verdict {
+    KVS_INTACT,
+    KVS_UNSEALED, /* there is no record */
+    KVS_CORRUPT,
+};
+
+/* Where the bytes go while they are summed. Owned by the caller. */
+struct kvs_reading {
+    void *memory;    /* KVS_IO_ALIGN-aligned */
+    size_t capacity; /* multiple of KVS_IO_ALIGN; at least KVS_PIECE_SIZE */
+    /* In: capacity >= size rounded up to KVS_IO_ALIGN keeps the whole content in `memory`
+     * (whole_ret true); a smaller one is reused for each piece. */
+    bool whole_ret;
+    /* When not NULL: receives malloc()ed sums, one per KVS_PIECE_SIZE bytes (the last one shorter),
+     * of the reading that was found intact; the caller frees it. NULL after any other verdict. */
+    uint32_t **piece_sums_ret;
+};
+
+struct kvs_verification {
+    enum kvs_verdict verdict;
+    bool is_transient; /* the first reading was bad, the second good (C15) */
+    uint64_t size;
+    struct kvs_record record; /* as it was during the verification */
+    uint32_t computed;        /* the sum that was read */
+    struct stat stat;         /* of the verified state: size, mtime, ctime */
+};
+
+/* Gives a verdict on `fd` (readable, any of buffered or O_DIRECT).
+ *
+ * Returns 0 with *verification_ret, or -errno (C14): of fstat, pread, fgetxattr, fdatasync as the
+ * file system gave it; -EIO when two bad readings differ (C15) and -EIO when the block changed
+ * under three readings in turn. A file that grows or shrinks while it is read counts as changed. An
+ * unsealed block is not read: verdict KVS_UNSEALED, nothing in `memory`. Access times: move as
+ * reads on `fd` move them; give an O_NOATIME descriptor where they must not. */
+int kvs_verify(int fd, const struct kvs_reading *reading,
+               struct kvs_verification *verification_ret);
+
+/* Reads [offset, offset+len) into `buffer` (KVS_IO_ALIGN-aligned, room for len rounded up), never
+ * short before the end of the file. offset must be aligned when `fd` is O_DIRECT. *len_ret may be
+ * shorter only at the end of the file. 0 or -errno. EINTR is retried. */
+int kvs_read_range(int fd, void *buffer, uint64_t offset, size_t len, size_t *len_ret);
+
+/* The sum of [offset, offset+len) as it stands on the device: read until two readings agree, at
+ * most three, the second and third from the device (a wrong sum in a record would be a false alarm
+ * later). `scratch`: at least KVS_PIECE_SIZE + KVS_IO_ALIGN. -EIO when none agree or the file ends
+ * early. */
+int kvs_sum_agreed(int fd, uint64_t offset, uint64_t len, void *scratch, size_t scratch_len,
+                   uint32_t *crc_ret);
+
+/* A second descriptor on the same file whose reads come from the device: dirty pages are written,
+ * then the file is opened with O_DIRECT|O_NOATIME, or where that is refused, its page cache is
+ * dropped and it is opened buffered. On tmpfs simply again. >= 0 the descriptor (the caller closes
+ * it), or -errno. */
+int kvs_open_device_reader(int fd);
+
+#endif
