@@ -35,8 +35,8 @@
 struct kvs_digest_range {
     uint64_t offset;
     uint64_t end; /* the first byte after it */
-    uint32_t crc; /* not used for `written` and holes */
-    bool hole;    /* known zeros */
+    uint32_t crc;
+    bool cuttable; /* `written` and holes: `crc` is not used */
 };
 
 struct kvs_digest_list {
@@ -111,7 +111,8 @@ void kvs_digest_truncate(struct kvs_digest *d, uint64_t size);
 
 /*
  * The file grew by a hole (a truncate to a larger size, a write beyond its end): zeros, written and
- * summed, except where something is known already or a write is in flight.
+ * summed, except where something was written or is being written. Tell it before the write that
+ * makes the hole begins, with `from` the end of the file and of all writes that began so far.
  */
 void kvs_digest_extend(struct kvs_digest *d, uint64_t from, uint64_t to);
 
