@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory for verified blocks and for requests, within one budget (`buffer_memory`).
+//
+// Buffers are 2 MiB-aligned anonymous mappings (huge pages where the kernel gives them). A quarter
+// of the budget is never used for blocks: it is the workers' (receive buffer and scratch). Nothing
+// ever waits for memory: who gets no buffer serves pieces (serve.h), so waiting can block nobody
+// (C24).
+//
+// A buffer is taken for a verification, and kept by a handle through a *slot*. A kept buffer that
+// nobody has pinned may be dropped whenever memory is wanted, least recently used first: its slot
+// becomes NULL.
+#ifndef KVSEAL_FUSE_BUFFERS_H
+#define KVSEAL_FUSE_BUFFERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kvs_buffers;
+
+struct kvs_buffer {
+    void *memory;    /* aligned to 2 MiB */
+    size_t capacity; /* at least what was asked for; a multiple of 2 MiB (small ones: of 4 KiB) */
+    /* The rest is used by buffers.c alone, protected by its lock. */
+    unsigned pins;
+    struct kvs_buffer **slot;
+    struct kvs_buffer *previous, *next;
+    uint64_t freed_at_ms;
+};
+
+/* 0 or -ENOMEM. A helper thread gives unused memory back to the system some seconds after its last
+ * use. */
+int kvs_buffers_create(uint64_t budget, struct kvs_buffers **buffers_ret);
+void kvs_buffers_destroy(struct kvs_buffers *buffers);
+
+/* A buffer with room for `size`, pinned once; or NULL when the budget has no room even after
+ * dropping every kept, unpinned buffer. */
+struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size);
+
+/* Keeps a pinned buffer in *slot and unpins it. *slot must be NULL before. */
+void kvs_buffer_keep(struct kvs_buffers *buffers, struct kvs_buffer *buffer,
+                     struct kvs_buffer **slot);
+
+/* The buffer that *slot keeps, pinned; or NULL when it was dropped or given up. */
+struct kvs_buffer *kvs_buffer_pin(struct kvs_buffers *buffers, struct kvs_buffer **slot);
+
+/* Ends a pin. A buffer without slot and pins is free again. */
+void kvs_buffer_unpin(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
+
+/* Gives up what *slot keeps (if anything): *slot is NULL afterwards; readers that pinned it finish.
+ */
+void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot);
+
+/* For the workers: counts `size` bytes in or out of the budget. False: no room. */
+bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size);
+void kvs_buffers_unreserve(struct kvs_buffers *buffers, size_t size);
+
+/* Bytes counted now, for tests and status. */
+uint64_t kvs_buffers_used(struct kvs_buffers *buffers);
+
+#endif

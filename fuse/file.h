@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// One inode's content: the state of the block, what is known of its bytes, and who has it open.
+//
+// A kvs_file exists while a handle is open on a regular file, or while a seal is owed (its state is
+// not CLEAN); then it holds a reference on its node, so that the debt cannot be forgotten with the
+// look-up.
+#ifndef KVSEAL_FUSE_FILE_H
+#define KVSEAL_FUSE_FILE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/block.h"
+#include "core/digest.h"
+#include "fuse/buffers.h"
+#include "fuse/inode.h"
+
+struct kvs_handle;
+
+struct kvs_file {
+    struct kvs_node *node; /* holds a reference */
+    unsigned refs;         /* protected by the table's lock: handles, and operations under way */
+    struct kvs_handle *handles; /* protected by the table's lock */
+
+    /* Shared while content is changed, read raw or verified for a load; exclusive for a seal, a
+     * first change (verify, remove the record) and a truncation. Prefers whoever wants it
+     * exclusively. */
+    pthread_rwlock_t content;
+    struct kvs_block block; /* written under `content` exclusive, read under shared; failures of
+                               concurrent writes: block_lock as well */
+    pthread_mutex_t block_lock;
+    struct kvs_digest digest;
+    struct stat
+        sealed_stat; /* of the file when the digest's sums were last known to be its content */
+    bool has_sealed_stat;
+
+    atomic_uint writers;             /* handles that can write */
+    atomic_uint_fast64_t generation; /* grows before each change: what was verified before is old */
+};
+
+/* An open regular file: fi->fh. */
+struct kvs_handle {
+    struct kvs_handle *previous, *next; /* in file->handles, protected by the table's lock */
+    struct kvs_file *file;
+    int fd;              /* opened with the client's flags, O_APPEND and O_TRUNC left out */
+    atomic_int plain_fd; /* the same without O_DIRECT, opened when alignment asks for it; or -1 */
+    bool can_read, can_write, is_direct, is_append, is_noatime;
+
+    /* What this handle may be served from (serve.h). */
+    bool is_verified;
+    bool is_atime_due;         /* the first read moves atime (C17) */
+    uint64_t generation;       /* file->generation that was verified */
+    uint64_t size;             /* of the verified content */
+    struct kvs_buffer *buffer; /* slot, see buffers.h */
+    uint32_t *piece_sums;      /* one per KVS_PIECE_SIZE; owned; NULL when not verified */
+};
+
+/* The file of a regular node, made when there is none, with one reference. 0 or -ENOMEM. */
+int kvs_file_get(struct kvs_fs *fs, struct kvs_node *node, struct kvs_file **file_ret);
+/* The same, but NULL when there is none: nothing is open and nothing owed. */
+struct kvs_file *kvs_file_find(struct kvs_fs *fs, struct kvs_node *node);
+/* Frees the file when nobody refers to it and its block is CLEAN. */
+void kvs_file_put(struct kvs_fs *fs, struct kvs_file *file);
+
+/* Makes a handle that owns `fd` (also when it fails) and a reference on the file. NULL: no memory.
+ */
+struct kvs_handle *kvs_handle_create(struct kvs_fs *fs, struct kvs_file *file, int fd, int flags);
+/* Closes it; the file may go with it. What is owed must have been sealed before. */
+void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle);
+
+/* A descriptor without O_DIRECT on the handle's file, for unaligned I/O (C20). Stays the handle's.
+ */
+int kvs_handle_plain_fd(struct kvs_fs *fs, struct kvs_handle *handle);
+
+/* The last known name of the node is gone: whatever seal is owed will never be published. */
+void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node);
+
+#endif

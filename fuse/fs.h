@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mounted file system: what all operations share, the map of this folder and the lock order.
+//
+//   kvsealfs.c      main: start-up checks, mount, background, shut-down
+//   options  mount  the command line; dead mounts replaced, live ones refused
+//   worker          the loop: threads that receive requests and call the operations
+//   operations.c    the table of operations; op_*.c hold them: resolve, do, reply once
+//   inode  names    (dev, ino) -> node, with life-times; the names a node is known by
+//   reach           node -> descriptor: by file handle, by name, by another open handle
+//   caller          creation as the caller: uid, gid, groups, umask
+//   file            one inode's content: block state, digest, who has it open
+//   change          what may alter content passes here (C4-C6)
+//   seal            state + record + descriptor -> sealed, or an errno (C1-C3, C8)
+//   serve           who may read what: verified buffer, checked pieces, raw (C10-C12)
+//   refuse          a corrupt block: its names go, the kernel forgets them (C13)
+//   buffers         memory for verified blocks and requests, within one budget
+//
+// Lock order, outer first: file->content, then one of table->lock, buffers' lock, digest's lock.
+// None but file->content is held over a system call that may hang. Nothing is held over
+// fuse_reply_*.
+#ifndef KVSEAL_FUSE_FS_H
+#define KVSEAL_FUSE_FS_H
+
+#include <fuse_lowlevel.h>
+
+#include "fuse/options.h"
+
+struct kvs_buffers;
+struct kvs_table;
+
+struct kvs_fs {
+    struct kvs_options options;
+    int source_fd; /* O_PATH would not do for fsync; opened O_RDONLY|O_DIRECTORY before the mount
+                      (C22) */
+    struct kvs_table *table;
+    struct kvs_buffers *buffers;
+    struct fuse_session *session;
+};
+
+static inline struct kvs_fs *kvs_fs_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+/* The sign flips here: `error` is 0 or -errno. */
+static inline void kvs_reply_error(fuse_req_t req, int error)
+{
+    fuse_reply_err(req, -error);
+}
+
+#endif

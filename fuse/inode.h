@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes: one for each inode of the source that the kernel or an open handle knows.
+//
+// A node is found by (device, inode number, and the file handle where there is one, so that a
+// reused inode number is another node). The kernel's name for it (fuse_ino_t) is the node's
+// address.
+//
+// Life: a node lives while the kernel counts look-ups of it (nlookup: +1 for each reply that
+// carries an entry, minus what FORGET says) or somebody holds a reference: an open handle's file, a
+// name below it, a seal that is still owed. Counting, finding and freeing are done under the one
+// table lock. No descriptor is kept for a node: 2,000,000 of them cost memory only (see reach.h).
+#ifndef KVSEAL_FUSE_INODE_H
+#define KVSEAL_FUSE_INODE_H
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "fuse/fs.h"
+
+struct kvs_file;
+struct kvs_name;
+
+struct kvs_node {
+    struct kvs_node *hash_next; /* protected by the table's lock, as are all but dev, ino, handle */
+    dev_t dev;
+    ino_t ino;
+    uint64_t nlookup;
+    uint32_t refs;
+    uint32_t mode;          /* the file type bits, fixed at creation */
+    struct kvs_file *file;  /* NULL while it is a directory, or not open and owing nothing */
+    struct kvs_name *names; /* what it is known by (names.h) */
+    uint32_t handle_type;
+    uint32_t handle_len;    /* 0: no file handle, reached by name */
+    unsigned char handle[]; /* as name_to_handle_at gave it */
+};
+
+/* Makes the table with the root node (the source directory itself, FUSE_ROOT_ID). 0 or -errno. */
+int kvs_table_create(int source_fd, struct kvs_table **table_ret);
+void kvs_table_destroy(struct kvs_table *table);
+
+/* The one lock of nodes, names and the `file` pointers. Never held over a system call that can
+ * hang. */
+pthread_mutex_t *kvs_table_lock(struct kvs_table *table);
+
+/* How many nodes and names there are, for tests and status. */
+void kvs_table_count(struct kvs_table *table, uint64_t *nodes_ret, uint64_t *names_ret);
+
+struct kvs_node *kvs_node_of(struct kvs_fs *fs, fuse_ino_t ino); /* no new reference */
+fuse_ino_t kvs_node_ino(struct kvs_fs *fs, const struct kvs_node *node);
+
+/* Finds or makes the node of `fd` (O_PATH suffices), whose stat is `st`, notes that it is called
+ * (parent, name) (parent NULL: nameless, O_TMPFILE), and counts one look-up. What LOOKUP, CREATE,
+ * MKNOD, MKDIR, SYMLINK and LINK share. 0 or -ENOMEM. */
+int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name, int fd,
+                   const struct stat *st, struct kvs_node **node_ret);
+
+/* LOOKUP: opens `name` below `parent` with O_PATH|O_NOFOLLOW, then as above. 0, -ENOENT, -errno. */
+int kvs_node_lookup(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
+                    struct kvs_node **node_ret, struct stat *st_ret);
+
+void kvs_node_forget(struct kvs_fs *fs, struct kvs_node *node, uint64_t nlookup);
+
+/* References that are not the kernel's. unref may free the node. */
+void kvs_node_ref(struct kvs_fs *fs, struct kvs_node *node);
+void kvs_node_unref(struct kvs_fs *fs, struct kvs_node *node);
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command line and mount options of kvsealfs.
+#ifndef KVSEAL_FUSE_OPTIONS_H
+#define KVSEAL_FUSE_OPTIONS_H
+
+#include <fuse_lowlevel.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/corrupt.h"
+
+enum kvs_unsealed {
+    KVS_UNSEALED_ALLOW, /* a block without a record loads (C12) */
+    KVS_UNSEALED_SEAL,  /* ... and is sealed after its first full read */
+    KVS_UNSEALED_DENY,  /* ... is refused: EACCES */
+};
+
+struct kvs_options {
+    char *source;     /* as given */
+    char *mountpoint; /* as given */
+    bool foreground;  /* -f, -d */
+    bool debug;       /* -d: libfuse's and our debug log */
+    bool show_help;
+    bool show_version;
+    bool read_only; /* -o ro */
+
+    enum kvs_on_corrupt on_corrupt; /* default KVS_ON_CORRUPT_REMOVE */
+    int corrupt_errno;              /* EBADMSG (default), EIO or ENOENT */
+    enum kvs_unsealed unsealed;     /* default KVS_UNSEALED_ALLOW */
+    uint64_t max_reread;            /* bytes, default 1 GiB (C6) */
+    uint64_t buffer_memory;         /* bytes, default 1 GiB, at least 32 MiB */
+    double attr_timeout;            /* seconds, default 1 */
+    double entry_timeout;           /* seconds, default 1 */
+    double negative_timeout;        /* seconds, default 0 */
+    unsigned threads;               /* most workers, default 512, 4..4096 */
+
+    struct fuse_args session_args; /* what libfuse gets: -o fsname=..., allow_other, ... */
+};
+
+/* Parses argv, in the forms of the command line, `mount -t fuse.kvsealfs` and fstab (which add rw,
+ * dev, suid, noauto, _netdev, x-* ...). 0; or -EINVAL after one clear line on stderr that says
+ * what, where and what to do. kvs_options_destroy() in every case. */
+int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret);
+void kvs_options_destroy(struct kvs_options *options);
+void kvs_options_print_help(const char *program);
+
+/* "64M", "1G", "4096", "1.5G" ... (K M G T, powers of 1024) -> bytes. 0 or -EINVAL, -ERANGE. */
+int kvs_options_parse_size(const char *text, uint64_t *size_ret);
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A corrupt block (C13): every known name of the inode goes before open() answers, and the kernel
+// forgets the entries and attributes that it has cached.
+#ifndef KVSEAL_FUSE_REFUSE_H
+#define KVSEAL_FUSE_REFUSE_H
+
+#include "core/verify.h"
+#include "fuse/inode.h"
+
+/* Counts, logs, removes or quarantines as `on_corrupt` says, and makes the kernel's caches forget.
+ * No lock may be held. Returns -corrupt_errno, for the client. */
+int kvs_refuse(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_verification *cause);
+
+#endif

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sealing: the block's sum goes into its record, or close() and the publish fail (C1-C3, C5, C8).
+#ifndef KVSEAL_FUSE_SEAL_H
+#define KVSEAL_FUSE_SEAL_H
+
+#include "fuse/file.h"
+
+/* close(): seals what is owed. 0 or -errno for the client; applies C13 where a corrupt block was
+ * changed in part. */
+int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_file *file);
+
+/* A publish of `node`: seals what is owed, also while it is still open. 0 or -errno: the publish
+ * must not happen. 0 at once for directories and what owes nothing. */
+int kvs_seal_at_publish(struct kvs_fs *fs, struct kvs_node *node);
+
+/* The last writing handle is gone; nobody hears of errors here, so they are logged and counted. */
+void kvs_seal_at_release(struct kvs_fs *fs, struct kvs_file *file);
+
+/* Shut-down (C23): seals every block that is owed one and has no writer. */
+void kvs_seal_all(struct kvs_fs *fs);
+
+/* Seals a block that has no record and that nobody writes (`unsealed=seal`); `fd` readable. 0 or
+ * -errno. */
+int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd);
+
+/* setxattr / removexattr of the record by the client (C8). 0 or -errno (-EBADMSG: not the content's
+ * sum, or not four bytes). */
+int kvs_seal_client_set(struct kvs_fs *fs, struct kvs_node *node, const void *value, size_t size,
+                        int flags);
+int kvs_seal_client_remove(struct kvs_fs *fs, struct kvs_node *node);
+
+#endif

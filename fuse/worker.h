@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop: worker threads that each receive a request into their own buffer and run it to its
+// reply.
+//
+// A request may hang in the file system below for ever (C24), so a worker that is busy is never
+// counted on: whenever the last idle worker takes a request, another one is started, up to
+// `threads` and as far as the budget has room for its memory. Idle workers beyond a few end after
+// some seconds.
+#ifndef KVSEAL_FUSE_WORKER_H
+#define KVSEAL_FUSE_WORKER_H
+
+#include <stddef.h>
+
+#include "fuse/fs.h"
+
+/* The largest WRITE and READ that is negotiated with the kernel (fs.fuse.max_pages_limit's
+ * default). */
+#define KVS_MAX_REQUEST ((size_t)1 << 20)
+
+/* The calling worker's own scratch memory, KVS_IO_ALIGN-aligned: for reads that go nowhere else.
+ * Valid until the operation returns. */
+#define KVS_SCRATCH_SIZE (KVS_MAX_REQUEST + ((size_t)512 << 10))
+void *kvs_worker_scratch(void);
+
+/* Serves fs->session until it is unmounted or a signal asked for the end (fuse_session_exit).
+ * Requests in flight finish first, those that hang are given `grace_ms`. 0, or -errno that ended
+ * the loop. */
+int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms);
+
+#endif
