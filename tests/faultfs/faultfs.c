@@ -57,6 +57,7 @@ int main(int argc, char **argv)
     struct fuse_args args = FUSE_ARGS_INIT(3, words);
     int status = 1;
     session = fuse_session_new(&args, &ops_table, sizeof(ops_table), NULL);
+    fuse_opt_free_args(&args);
     if (!session)
         return 1;
     if (fuse_set_signal_handlers(session) == 0 && fuse_session_mount(session, argv[2]) == 0) {
