@@ -17,7 +17,11 @@
 
 #define MAX_LEN 4096
 
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef __has_feature /* clang's way to tell */
+#define __has_feature(feature) 0
+#endif
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&    \
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
 #define SPEED_COUNTS 1
 #else
 #define SPEED_COUNTS 0
