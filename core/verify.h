@@ -55,8 +55,7 @@ struct kvs_verification {
  * under three readings in turn. A file that grows or shrinks while it is read counts as changed. An
  * unsealed block is not read: verdict KVS_UNSEALED, nothing in `memory`. Access times: move as
  * reads on `fd` move them; give an O_NOATIME descriptor where they must not. */
-int kvs_verify(int fd, const struct kvs_reading *reading,
-               struct kvs_verification *verification_ret);
+int kvs_verify(int fd, struct kvs_reading *reading, struct kvs_verification *verification_ret);
 
 /* Reads [offset, offset+len) into `buffer` (KVS_IO_ALIGN-aligned, room for len rounded up), never
  * short before the end of the file. offset must be aligned when `fd` is O_DIRECT. *len_ret may be
