@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -156,14 +156,11 @@ static int write_cause(int quarantine_fd, const char *name, const char *path,
     char file[NAME_SIZE + sizeof(".cause")];
     char expected[sizeof("malformed")] = "malformed";
     char when[sizeof("2026-01-01T00:00:00Z")] = "";
-    size_t escaped_size = 4 * strlen(path) + 1;
-    kvs_cleanup_free char *escaped = malloc(escaped_size);
+    char escaped[4 * PATH_MAX];
     kvs_cleanup_fd int fd = -1;
     time_t now = time(NULL);
     struct tm tm;
 
-    if (escaped == NULL)
-        return -ENOMEM;
     snprintf(file, sizeof(file), "%s.cause", name);
     fd = openat(quarantine_fd, file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -173,8 +170,8 @@ static int write_cause(int quarantine_fd, const char *name, const char *path,
     strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
     if (dprintf(fd,
                 "path: %s\nsize: %" PRIu64 "\nexpected: %s\ncomputed: %08" PRIx32 "\ntime: %s\n",
-                kvs_log_escape(path, escaped, escaped_size), cause->size, expected, cause->computed,
-                when) < 0)
+                kvs_log_escape(path, escaped, sizeof(escaped)), cause->size, expected,
+                cause->computed, when) < 0)
         return -errno;
     return 0;
 }

@@ -163,8 +163,11 @@ char *kvs_log_escape(const char *text, char *escaped, size_t size)
         else
             snprintf(unit, sizeof(unit), "\\x%02x", *next);
         if (used + strlen(unit) >= size) {
-            escaped[cut] = '\0';
-            return size > 3 ? strcat(escaped, "...") : escaped;
+            if (size > 3)
+                memcpy(escaped + cut, "...", sizeof("..."));
+            else
+                escaped[0] = '\0';
+            return escaped;
         }
         memcpy(escaped + used, unit, strlen(unit));
         used += strlen(unit);

@@ -87,7 +87,7 @@ static int open_probe_file(int dir_fd)
 int kvs_record_probe(int dir_fd)
 {
     static const uint32_t crc = 0xE3069283;
-    struct kvs_record record;
+    struct kvs_record record = {0};
     kvs_cleanup_fd int fd = open_probe_file(dir_fd);
     int r = fd < 0 ? fd : kvs_record_write(fd, crc);
 

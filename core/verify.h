@@ -64,8 +64,8 @@ int kvs_read_range(int fd, void *buffer, uint64_t offset, size_t len, size_t *le
 
 /* The sum of [offset, offset+len) as it stands on the device: read until two readings agree, at
  * most three, the second and third from the device (a wrong sum in a record would be a false alarm
- * later). `scratch`: KVS_IO_ALIGN-aligned, at least KVS_PIECE_SIZE. -EIO when none agree or the file ends
- * early. */
+ * later). `scratch`: KVS_IO_ALIGN-aligned, at least KVS_PIECE_SIZE. -EIO when none agree or the
+ * file ends early. */
 int kvs_sum_agreed(int fd, uint64_t offset, uint64_t len, void *scratch, size_t scratch_len,
                    uint32_t *crc_ret);
 
