@@ -14,17 +14,24 @@ struct kvs_change {
     struct kvs_digest_write write;
 };
 
-/* A write, fallocate or copy of [offset, offset+len) is about to be made. 0: make it, then call
- * kvs_change_end in every case. -errno: it must not be made (a backing error while verifying or
- * removing the record; nothing has changed). Holds file->content shared in between. */
+/* A write, fallocate ... of [offset, offset+len) is about to be made. 0: make it, then call one of
+ * the three below. -errno: it must not be made (a backing error while verifying or removing the
+ * record; nothing has changed). Holds file->content shared in between. */
 int kvs_change_begin(struct kvs_fs *fs, struct kvs_file *file, uint64_t offset, uint64_t len,
                      struct kvs_change *change_ret);
 
-/* `error`: 0 or -errno of the call that was made. `len_done`: bytes that are in the file now; fewer
- * than `len` with error 0 is a short write and taints as EIO does. `summed`: `crc` is the sum of
- * those bytes. */
-void kvs_change_end(struct kvs_change *change, int error, uint64_t len_done, uint32_t crc,
-                    bool summed);
+/* The first `len_done` bytes of the range are in the file and have the sum `crc`. */
+void kvs_change_done(struct kvs_change *change, uint64_t len_done, uint32_t crc);
+
+/* Whatever was made of it, nobody saw the bytes: they are read back when the block is sealed. */
+void kvs_change_unseen(struct kvs_change *change);
+
+/* A write failed with `error` (-errno): the block is tainted (C3), unless the call was refused
+ * before it could touch anything (EINVAL, EFBIG, EBADF, EPERM, EOPNOTSUPP). */
+void kvs_change_failed(struct kvs_change *change, int error);
+
+/* An error of the file system below that means lost bytes (fsync, flush): taints what is owed. */
+void kvs_change_lost(struct kvs_file *file, int error);
 
 /* truncate(2), ftruncate(2), O_TRUNC: to `size`, by ftruncate on `fd` (open for writing). A corrupt
  * block that is not emptied is refused like a read (corrupt_errno, C13 applied). `seal`: for

@@ -28,16 +28,18 @@ struct kvs_file {
      * first change (verify, remove the record) and a truncation. Prefers whoever wants it
      * exclusively. */
     pthread_rwlock_t content;
-    struct kvs_block block; /* written under `content` exclusive, read under shared; failures of
-                               concurrent writes: block_lock as well */
+    /* Changed under `content` exclusive; a write that fails under shared takes block_lock as well,
+     * and so does whoever reads it under shared. */
+    struct kvs_block block;
     pthread_mutex_t block_lock;
     struct kvs_digest digest;
-    struct stat
-        sealed_stat; /* of the file when the digest's sums were last known to be its content */
-    bool has_sealed_stat;
+    struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
+    pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
     atomic_uint writers;             /* handles that can write */
     atomic_uint_fast64_t generation; /* grows before each change: what was verified before is old */
+    bool is_forgiven;                /* no name is left: nothing is owed. Table's lock. */
+    struct kvs_file *previous, *following; /* in fs->files. Table's lock. */
 };
 
 /* An open regular file: fi->fh. */
@@ -74,7 +76,8 @@ void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle);
  */
 int kvs_handle_plain_fd(struct kvs_fs *fs, struct kvs_handle *handle);
 
-/* The last known name of the node is gone: whatever seal is owed will never be published. */
+/* The last known name of the node is gone: when no name at all is left, whatever seal is owed will
+ * never be published, and is forgotten. May open and stat the file. */
 void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node);
 
 #endif

@@ -26,6 +26,7 @@
 #include "fuse/options.h"
 
 struct kvs_buffers;
+struct kvs_file;
 struct kvs_table;
 
 struct kvs_fs {
@@ -33,6 +34,7 @@ struct kvs_fs {
     int source_fd; /* O_PATH would not do for fsync; opened O_RDONLY|O_DIRECTORY before the mount
                       (C22) */
     struct kvs_table *table;
+    struct kvs_file *files; /* all that are open or owe a seal; protected by the table's lock */
     struct kvs_buffers *buffers;
     struct fuse_session *session;
 };

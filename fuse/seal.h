@@ -7,14 +7,18 @@
 
 /* close(): seals what is owed. 0 or -errno for the client; applies C13 where a corrupt block was
  * changed in part. */
-int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_file *file);
+int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle);
 
 /* A publish of `node`: seals what is owed, also while it is still open. 0 or -errno: the publish
  * must not happen. 0 at once for directories and what owes nothing. */
 int kvs_seal_at_publish(struct kvs_fs *fs, struct kvs_node *node);
 
+/* What all seals come down to: seals what is owed, with file->content held exclusively. `fd`: open
+ * on the file, not O_PATH; or -1. 0 or -errno. */
+int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd);
+
 /* The last writing handle is gone; nobody hears of errors here, so they are logged and counted. */
-void kvs_seal_at_release(struct kvs_fs *fs, struct kvs_file *file);
+void kvs_seal_at_release(struct kvs_fs *fs, struct kvs_handle *handle);
 
 /* Shut-down (C23): seals every block that is owed one and has no writer. */
 void kvs_seal_all(struct kvs_fs *fs);

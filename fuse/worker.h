@@ -19,7 +19,7 @@
 
 /* The calling worker's own scratch memory, KVS_IO_ALIGN-aligned: for reads that go nowhere else.
  * Valid until the operation returns. */
-#define KVS_SCRATCH_SIZE (KVS_MAX_REQUEST + ((size_t)512 << 10))
+#define KVS_SCRATCH_SIZE (2 * KVS_MAX_REQUEST)
 void *kvs_worker_scratch(void);
 
 /* Serves fs->session until it is unmounted or a signal asked for the end (fuse_session_exit).
