@@ -63,11 +63,11 @@ enum kvt_source_kind {
 
 struct kvt_env {
     enum kvt_source_kind kind;
-    char work[PATH_MAX];        /* private directory of this group of tests */
-    char source[PATH_MAX];      /* WORK/source: what kvsealfs is mounted over */
-    char under[PATH_MAX];       /* the source's files below faultfs; elsewhere the same as source */
-    char mnt[PATH_MAX];         /* WORK/mnt: the kvsealfs mount */
-    char log[PATH_MAX];         /* the daemon's stderr since its last start */
+    char work[1024];            /* private directory of this group of tests */
+    char source[1088];          /* WORK/source: what kvsealfs is mounted over */
+    char under[1088];           /* the source's files below faultfs; elsewhere the same as source */
+    char mnt[1088];             /* WORK/mnt: the kvsealfs mount */
+    char log[1088];             /* the daemon's stderr since its last start */
     char dir[32];               /* the test's own directory, relative to source and mnt */
     char options[4 * NAME_MAX]; /* of the daemon that runs, without KVSEAL_TEST_OPTIONS */
     pid_t daemon;               /* 0: none runs */
@@ -187,7 +187,7 @@ enum kvt_flags {
 int kvt_open(const char *path, int flags);
 /* close(2): 0 or -errno. */
 int kvt_close(int fd);
-/* Writes all of it at `offset` in pieces of `chunk` bytes (0: one call). 0 or -errno (-EIO: short).
+/* Writes all of it at `offset` in pieces of `chunk` bytes (0: one call). 0 or -errno.
  * With O_DIRECT `data`, `offset` and `chunk` are aligned; the end may not be. */
 int kvt_write(int fd, const void *data, size_t size, off_t offset, size_t chunk);
 
@@ -214,7 +214,7 @@ void kvt_flip(const char *path, off_t offset);
 /* Writes the file's pages to the device and drops them, so that the next read is a real one. */
 void kvt_drop_cache(const char *path);
 
-/* Bit-wise CRC32C of our own, and that of a file's content. */
+/* A CRC32C of our own, straight from the definition, and that of a file's content. */
 uint32_t kvt_crc32c(const void *data, size_t size);
 uint32_t kvt_sum_of(const char *path);
 
