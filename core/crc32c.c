@@ -20,15 +20,14 @@ static bool use_isal;
 /* powers[k] is x^(8 * 2^k) mod P, the factor for 2^k bytes. */
 static uint32_t powers[64];
 
-/* a * b mod P. Reflected: bit 31 is x^0. */
+/* a * b mod P. Reflected: bit 31 is x^0. Masks instead of branches, which nobody could predict. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
 
-    for (; a != 0; a <<= 1) {
-        if (a & 0x80000000u)
-            product ^= b;
-        b = b >> 1 ^ (b & 1 ? POLYNOMIAL : 0);
+    for (int bit = 31; bit >= 0; bit--) {
+        product ^= b & -(a >> bit & 1);
+        b = b >> 1 ^ (POLYNOMIAL & -(b & 1));
     }
     return product;
 }
