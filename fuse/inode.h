@@ -57,6 +57,9 @@ fuse_ino_t kvs_node_ino(struct kvs_fs *fs, const struct kvs_node *node);
 int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name, int fd,
                    const struct stat *st, struct kvs_node **node_ret);
 
+/* The node of `fd` if there is one, with a reference that the caller gives back; else NULL. */
+struct kvs_node *kvs_node_find(struct kvs_fs *fs, int fd, const struct stat *st);
+
 /* LOOKUP: opens `name` below `parent` with O_PATH|O_NOFOLLOW, then as above. 0, -ENOENT, -errno. */
 int kvs_node_lookup(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
                     struct kvs_node **node_ret, struct stat *st_ret);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of nodes and names as inode.c, names.c and reach.c share it; nobody else looks inside.
+//
+// Two hashes under one lock. Nodes by (device, inode number, file type, file handle): the type is
+// in the key because where there are no file handles a reused inode number shows only by it. Names
+// by (parent, text). The root is in neither: it is found by FUSE_ROOT_ID.
+//
+// A directory has one name only, the last that was seen, and the names of directories never form a
+// circle: so the way up from any node ends, and references along names cannot keep themselves
+// alive.
+#ifndef KVSEAL_FUSE_TABLE_H
+#define KVSEAL_FUSE_TABLE_H
+
+#include "fuse/inode.h"
+#include "fuse/names.h"
+
+struct kvs_table {
+    pthread_mutex_t lock; /* of all that follows but root, source_dev, use_handles */
+    struct kvs_node **nodes;
+    struct kvs_name **names;
+    size_t node_buckets, name_buckets; /* powers of two */
+    uint64_t node_count, name_count;
+    struct kvs_node *root;
+    dev_t source_dev;
+    bool use_handles; /* file handles of the source's device lead to its inodes */
+};
+
+/* For tests: without handles, nodes that are made from now on are reached by name. */
+void kvs_table_use_handles(struct kvs_table *table, bool use);
+
+/* Whether file handles below this directory can be relied on: a file system that is known to give
+ * good ones, and the right to open them. */
+bool kvs_reach_probe_handles(int source_fd);
+
+/* The rest: with the lock held. */
+
+/* Frees the node if nothing needs it any more, then in turn the parents of its names. */
+void kvs_table_reap(struct kvs_table *table, struct kvs_node *node);
+
+/* As kvs_names_add. */
+int kvs_table_add_name(struct kvs_table *table, struct kvs_node *parent, const char *text,
+                       struct kvs_node *node);
+
+/* Frees a name. Returns its parent, whose reference is given back; the caller reaps it. */
+struct kvs_node *kvs_table_drop_name(struct kvs_table *table, struct kvs_name *name);
+
+#endif
