@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command line and mount options, driven by two tables: our own settings, and the words that every
+// mount may carry.
+#include "fuse/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/util.h"
+
+#define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+#define TIB ((uint64_t)1 << 40)
+
+struct choice {
+    const char *word; /* NULL ends the list */
+    int value;
+};
+
+static const struct choice on_corrupt_choices[] = {
+    {"remove", KVS_ON_CORRUPT_REMOVE},
+    {"quarantine", KVS_ON_CORRUPT_QUARANTINE},
+    {"keep", KVS_ON_CORRUPT_KEEP},
+    {NULL, 0},
+};
+static const struct choice corrupt_errno_choices[] = {
+    {"EBADMSG", EBADMSG},
+    {"EIO", EIO},
+    {"ENOENT", ENOENT},
+    {NULL, 0},
+};
+static const struct choice unsealed_choices[] = {
+    {"allow", KVS_UNSEALED_ALLOW},
+    {"seal", KVS_UNSEALED_SEAL},
+    {"deny", KVS_UNSEALED_DENY},
+    {NULL, 0},
+};
+
+enum kind {
+    KIND_CHOICE,  /* int */
+    KIND_SIZE,    /* uint64_t */
+    KIND_COUNT,   /* unsigned */
+    KIND_SECONDS, /* double */
+};
+
+/* Our own settings: NAME=VALUE goes to `offset` in struct kvs_options. */
+static const struct setting {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    const struct choice *choices;
+    uint64_t least, most;
+    const char *allowed; /* for messages */
+} settings[] = {
+#define FIELD(name) #name, .offset = offsetof(struct kvs_options, name)
+    {FIELD(on_corrupt), .kind = KIND_CHOICE, .choices = on_corrupt_choices,
+     .allowed = "remove, quarantine or keep"},
+    {FIELD(corrupt_errno), .kind = KIND_CHOICE, .choices = corrupt_errno_choices,
+     .allowed = "EBADMSG, EIO or ENOENT"},
+    {FIELD(unsealed), .kind = KIND_CHOICE, .choices = unsealed_choices,
+     .allowed = "allow, seal or deny"},
+    {FIELD(max_reread), .kind = KIND_SIZE, .most = 1024 * TIB,
+     .allowed = "a size from 0 to 1024T, as in 512M or 1G"},
+    {FIELD(buffer_memory), .kind = KIND_SIZE, .least = 32 * MIB, .most = 64 * TIB,
+     .allowed = "a size from 32M to 64T, as in 512M or 4G"},
+    {FIELD(attr_timeout), .kind = KIND_SECONDS, .most = 86400,
+     .allowed = "seconds from 0 to 86400, as in 0.5"},
+    {FIELD(entry_timeout), .kind = KIND_SECONDS, .most = 86400,
+     .allowed = "seconds from 0 to 86400, as in 0.5"},
+    {FIELD(negative_timeout), .kind = KIND_SECONDS, .most = 86400,
+     .allowed = "seconds from 0 to 86400, as in 0.5"},
+    {FIELD(threads), .kind = KIND_COUNT, .least = 4, .most = 4096,
+     .allowed = "a whole number from 4 to 4096"},
+#undef FIELD
+};
+
+enum word_use {
+    WORD_IGNORED, /* for mount(8), fstab or systemd, or what holds anyway */
+    WORD_PASSED,  /* to libfuse as it stands */
+    WORD_READ_ONLY,
+    WORD_READ_WRITE,
+    WORD_ALLOW_OTHER,
+    WORD_ALLOW_ROOT,
+    WORD_DEBUG,
+    WORD_FSNAME,
+    WORD_SUBTYPE,
+};
+
+/* Words that a mount may carry besides. A name that ends in '=' takes a value, in '*' anything. */
+static const struct mount_word {
+    const char *name;
+    enum word_use use;
+} mount_words[] = {
+    {"ro", WORD_READ_ONLY},          {"rw", WORD_READ_WRITE}, {"allow_other", WORD_ALLOW_OTHER},
+    {"allow_root", WORD_ALLOW_ROOT}, {"debug", WORD_DEBUG},   {"fsname=", WORD_FSNAME},
+    {"subtype=", WORD_SUBTYPE},
+};
+
+static const char *const passed_words[] = {
+    "dev",         "nodev",        "suid",     "nosuid",     "exec",        "noexec",
+    "async",       "sync",         "dirsync",  "noatime",    "nodiratime",  "symfollow",
+    "nosymfollow", "auto_unmount", "context=", "fscontext=", "defcontext=", "rootcontext=",
+};
+
+/* default_permissions is always on; access times move as the source's own mount says (C17). */
+static const char *const ignored_words[] = {
+    "default_permissions",
+    "atime",
+    "diratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "user",
+    "user=",
+    "nouser",
+    "users",
+    "nousers",
+    "owner",
+    "noowner",
+    "group",
+    "nogroup",
+    "_netdev",
+    "comment=",
+    "x-*",
+    "X-*",
+};
+
+/* What is gathered while parsing and ends up in session_args. */
+struct parsing {
+    struct kvs_options *options;
+    const char *given; /* the -o argument at hand, for messages */
+    char *fsname, *subtype;
+    char *passed; /* for libfuse, escaped */
+    bool allow_other, allow_root;
+};
+
+int kvs_options_parse_size(const char *text, uint64_t *size_ret)
+{
+    static const char units[] = "KMGT";
+    if (!isdigit((unsigned char)text[0]))
+        return -EINVAL;
+    char *end;
+    errno = 0;
+    unsigned long long whole = strtoull(text, &end, 10);
+    if (errno)
+        return -ERANGE;
+    double fraction = 0;
+    bool has_fraction = end[0] == '.';
+    if (has_fraction) {
+        double scale = 0.1;
+        for (end++; isdigit((unsigned char)*end); end++, scale /= 10)
+            fraction += scale * (*end - '0');
+    }
+    uint64_t unit = 1;
+    const char *letter = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    if (letter) {
+        unit <<= 10 * (letter - units + 1);
+        end++;
+    }
+    if (*end || (has_fraction && unit == 1))
+        return -EINVAL;
+    uint64_t size;
+    if (__builtin_mul_overflow((uint64_t)whole, unit, &size) ||
+        __builtin_add_overflow(size, (uint64_t)(fraction * (double)unit), &size))
+        return -ERANGE;
+    *size_ret = size;
+    return 0;
+}
+
+static int parse_seconds(const char *text, double *seconds_ret)
+{
+    /* strtod() would also take "nan", "inf", hexadecimal, signs and white space. */
+    if (!*text || strspn(text, "0123456789.") != strlen(text))
+        return -EINVAL;
+    char *end;
+    *seconds_ret = strtod(text, &end);
+    return *end || end == text ? -EINVAL : 0;
+}
+
+static int parse_count(const char *text, uint64_t *count_ret)
+{
+    if (!*text || strspn(text, "0123456789") != strlen(text))
+        return -EINVAL;
+    errno = 0;
+    *count_ret = strtoull(text, NULL, 10);
+    return -errno;
+}
+
+static int set_choice(const struct choice *choices, const char *value, void *field)
+{
+    for (; choices->word; choices++) {
+        if (!strcmp(choices->word, value)) {
+            *(int *)field = choices->value;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static int apply_setting(struct kvs_options *options, const struct setting *setting,
+                         const char *value)
+{
+    void *field = (char *)options + setting->offset;
+    uint64_t number = 0;
+    double seconds = 0;
+    int error = 0;
+    switch (setting->kind) {
+    case KIND_CHOICE:
+        return set_choice(setting->choices, value, field);
+    case KIND_SECONDS:
+        error = parse_seconds(value, &seconds);
+        if (error || seconds > (double)setting->most)
+            return -EINVAL;
+        *(double *)field = seconds;
+        return 0;
+    case KIND_SIZE:
+        error = kvs_options_parse_size(value, &number);
+        break;
+    case KIND_COUNT:
+        error = parse_count(value, &number);
+        break;
+    }
+    if (error || number < setting->least || number > setting->most)
+        return -EINVAL;
+    if (setting->kind == KIND_SIZE)
+        *(uint64_t *)field = number;
+    else
+        *(unsigned *)field = (unsigned)number;
+    return 0;
+}
+
+static int replace_text(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value);
+    return *text ? 0 : -ENOMEM;
+}
+
+/* `item` is the whole NAME[=VALUE], `value` what follows '='. */
+static int apply_word(struct parsing *parsing, enum word_use use, const char *item,
+                      const char *value)
+{
+    switch (use) {
+    case WORD_IGNORED:
+        return 0;
+    case WORD_PASSED:
+        return fuse_opt_add_opt_escaped(&parsing->passed, item) ? -ENOMEM : 0;
+    case WORD_READ_ONLY:
+    case WORD_READ_WRITE:
+        parsing->options->read_only = use == WORD_READ_ONLY;
+        return 0;
+    case WORD_ALLOW_OTHER:
+    case WORD_ALLOW_ROOT:
+        parsing->allow_other = use == WORD_ALLOW_OTHER;
+        parsing->allow_root = use == WORD_ALLOW_ROOT;
+        return 0;
+    case WORD_DEBUG:
+        parsing->options->debug = parsing->options->foreground = true;
+        return 0;
+    case WORD_FSNAME:
+        return replace_text(&parsing->fsname, value);
+    case WORD_SUBTYPE:
+        return replace_text(&parsing->subtype, value);
+    }
+    return 0;
+}
+
+static const struct setting *find_setting(const char *item, size_t name_len)
+{
+    for (size_t i = 0; i < LENGTH(settings); i++) {
+        if (strlen(settings[i].name) == name_len && !strncmp(settings[i].name, item, name_len))
+            return &settings[i];
+    }
+    return NULL;
+}
+
+static bool word_fits(const char *word, const char *item)
+{
+    size_t len = strlen(word);
+    if (word[len - 1] == '*')
+        return !strncmp(item, word, len - 1);
+    return word[len - 1] == '=' ? !strncmp(item, word, len) : !strcmp(item, word);
+}
+
+static bool list_fits(const char *const *words, size_t count, const char *item)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (word_fits(words[i], item))
+            return true;
+    }
+    return false;
+}
+
+/* False: no such word. */
+static bool find_word(const char *item, enum word_use *use_ret)
+{
+    for (size_t i = 0; i < LENGTH(mount_words); i++) {
+        if (word_fits(mount_words[i].name, item)) {
+            *use_ret = mount_words[i].use;
+            return true;
+        }
+    }
+    bool passed = list_fits(passed_words, LENGTH(passed_words), item);
+    *use_ret = passed ? WORD_PASSED : WORD_IGNORED;
+    return passed || list_fits(ignored_words, LENGTH(ignored_words), item);
+}
+
+/* One NAME or NAME=VALUE, already unescaped. */
+static int apply_item(struct parsing *parsing, const char *item)
+{
+    const char *equals = strchr(item, '=');
+    const char *value = equals ? equals + 1 : NULL;
+    size_t name_len = equals ? (size_t)(equals - item) : strlen(item);
+
+    const struct setting *setting = find_setting(item, name_len);
+    if (setting && value && !apply_setting(parsing->options, setting, value))
+        return 0;
+    if (setting && value) {
+        complain("bad value '%s' for option '%s': allowed is %s", value, setting->name,
+                 setting->allowed);
+        return -EINVAL;
+    }
+    if (setting) {
+        complain("option '%s' needs a value: %s", setting->name, setting->allowed);
+        return -EINVAL;
+    }
+    enum word_use use;
+    if (find_word(item, &use))
+        return apply_word(parsing, use, item, value);
+    complain("unknown option '%.*s' in -o %s: see kvsealfs -h", (int)name_len, item,
+             parsing->given);
+    return -EINVAL;
+}
+
+/* The argument of -o: items between commas; "\," and "\\" stand for a comma and a backslash. */
+static int apply_list(struct parsing *parsing, const char *list)
+{
+    kvs_cleanup_free char *item = malloc(strlen(list) + 1);
+    if (!item)
+        return -ENOMEM;
+    parsing->given = list;
+    for (const char *c = list;; c++) {
+        size_t len = 0;
+        for (; *c && *c != ','; c++) {
+            if (c[0] == '\\' && (c[1] == ',' || c[1] == '\\'))
+                c++;
+            item[len++] = *c;
+        }
+        item[len] = 0;
+        int error = len ? apply_item(parsing, item) : 0;
+        if (error || !*c)
+            return error;
+    }
+}
+
+static int add_session_option(char **options, const char *name, const char *value)
+{
+    kvs_cleanup_free char *item = NULL;
+    if (asprintf(&item, "%s%s", name, value) < 0) {
+        item = NULL;
+        return -ENOMEM;
+    }
+    return fuse_opt_add_opt_escaped(options, item) ? -ENOMEM : 0;
+}
+
+/* Everything that libfuse is told, as one "-o" argument. */
+static int make_session_args(struct parsing *parsing)
+{
+    struct kvs_options *options = parsing->options;
+    bool allow_other = parsing->allow_other || (geteuid() == 0 && !parsing->allow_root);
+    const char *fsname = parsing->fsname ? parsing->fsname : options->source;
+    const char *subtype = parsing->subtype ? parsing->subtype : "kvsealfs";
+    char **all = &parsing->passed;
+    int error = add_session_option(all, "fsname=", fsname);
+    error = error ? error : add_session_option(all, "subtype=", subtype);
+    error = error ? error : add_session_option(all, "default_permissions", "");
+    error = error ? error : add_session_option(all, options->read_only ? "ro" : "rw", "");
+    if (!error && allow_other)
+        error = add_session_option(all, "allow_other", "");
+    if (!error && parsing->allow_root)
+        error = add_session_option(all, "allow_root", "");
+    if (!error && options->debug)
+        error = add_session_option(all, "debug", "");
+    if (error)
+        return error;
+    struct fuse_args *args = &options->session_args;
+    return fuse_opt_add_arg(args, "kvsealfs") || fuse_opt_add_arg(args, "-o") ||
+                   fuse_opt_add_arg(args, parsing->passed)
+               ? -ENOMEM
+               : 0;
+}
+
+static int take_operands(struct kvs_options *options, int count, char **operands)
+{
+    if (count != 2 || !*operands[0] || !*operands[1]) {
+        complain("usage: kvsealfs SOURCE MOUNTPOINT [-o OPTION,...] [-f] [-d]: see kvsealfs -h");
+        return -EINVAL;
+    }
+    options->source = strdup(operands[0]);
+    options->mountpoint = strdup(operands[1]);
+    return options->source && options->mountpoint ? 0 : -ENOMEM;
+}
+
+static int parse_switches(int argc, char **argv, struct parsing *parsing)
+{
+    static const struct option long_options[] = {
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {NULL, 0, NULL, 0},
+    };
+    struct kvs_options *options = parsing->options;
+    int error = 0;
+    int letter;
+    optind = 0; /* start anew: the tests parse many times */
+    opterr = 0;
+    while (!error && (letter = getopt_long(argc, argv, ":o:fdhV", long_options, NULL)) != -1) {
+        switch (letter) {
+        case 'o':
+            error = apply_list(parsing, optarg);
+            break;
+        case 'd':
+            options->debug = true;
+            options->foreground = true;
+            break;
+        case 'f':
+            options->foreground = true;
+            break;
+        case 'h':
+            options->show_help = true;
+            break;
+        case 'V':
+            options->show_version = true;
+            break;
+        case ':':
+            complain("-%c needs an argument: see kvsealfs -h", optopt);
+            error = -EINVAL;
+            break;
+        default:
+            if (optopt)
+                complain("unknown option '-%c': see kvsealfs -h", optopt);
+            else
+                complain("unknown option '%s': see kvsealfs -h", argv[optind - 1]);
+            error = -EINVAL;
+        }
+    }
+    return error;
+}
+
+int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret)
+{
+    *options_ret = (struct kvs_options){
+        .on_corrupt = KVS_ON_CORRUPT_REMOVE,
+        .corrupt_errno = EBADMSG,
+        .unsealed = KVS_UNSEALED_ALLOW,
+        .max_reread = GIB,
+        .buffer_memory = GIB,
+        .attr_timeout = 1,
+        .entry_timeout = 1,
+        .threads = 512,
+        .session_args = FUSE_ARGS_INIT(0, NULL),
+    };
+    struct parsing parsing = {.options = options_ret};
+    int error = parse_switches(argc, argv, &parsing);
+    if (!error && !options_ret->show_help && !options_ret->show_version) {
+        error = take_operands(options_ret, argc - optind, argv + optind);
+        error = error ? error : make_session_args(&parsing);
+    }
+    free(parsing.fsname);
+    free(parsing.subtype);
+    free(parsing.passed);
+    if (error == -ENOMEM)
+        complain("out of memory while reading the options");
+    return error ? -EINVAL : 0;
+}
+
+void kvs_options_destroy(struct kvs_options *options)
+{
+    free(options->source);
+    free(options->mountpoint);
+    fuse_opt_free_args(&options->session_args);
+    *options = (struct kvs_options){0};
+}

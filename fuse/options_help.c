@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kvsealfs -h prints.
+#include <stdio.h>
+
+#include "core/record.h"
+#include "fuse/options.h"
+
+void kvs_options_print_help(const char *program)
+{
+    printf(
+        "usage: %s SOURCE MOUNTPOINT [-o OPTION,...] [-f] [-d]\n"
+        "\n"
+        "Shows SOURCE at MOUNTPOINT (which may be the same directory). Each block file gets its\n"
+        "CRC32C in the attribute %s as it is stored, and is verified\n"
+        "against it when it is opened for reading.\n"
+        "\n"
+        "  -f             stay in the foreground, log to stderr\n"
+        "  -d             the same, with debug output\n"
+        "  -h, --help     this text\n"
+        "  -V, --version  the version\n"
+        "\n",
+        program, KVS_RECORD_NAME);
+    fputs(
+        "-o options (what applies when it is not given):\n"
+        "  on_corrupt=remove|quarantine|keep   what happens to a corrupt block (remove)\n"
+        "  corrupt_errno=EBADMSG|EIO|ENOENT    what opening a corrupt block fails with (EBADMSG)\n"
+        "  unsealed=allow|seal|deny            a block without a record (allow)\n"
+        "  max_reread=SIZE                     the most to read back in order to seal (1G)\n"
+        "  buffer_memory=SIZE                  memory for blocks and requests, from 32M (1G)\n"
+        "  attr_timeout=SECONDS                attributes kept by the kernel (1)\n"
+        "  entry_timeout=SECONDS               names kept by the kernel (1)\n"
+        "  negative_timeout=SECONDS            missing names kept by the kernel (0)\n"
+        "  threads=NUMBER                      most requests served at once, 4 to 4096 (512)\n"
+        "  ro                                  read only: corrupt blocks are refused, none goes\n"
+        "  allow_other, allow_root             who else may use it (root's mount: allow_other)\n"
+        "  fsname=NAME, subtype=NAME           as shown by mount(8) (SOURCE, kvsealfs)\n"
+        "  dev, suid, noexec, sync ...         as in mount(8)\n"
+        "SIZE takes K, M, G or T. \"\\,\" stands for a comma in a value. See kvsealfs(8).\n",
+        stdout);
+}
