@@ -48,11 +48,11 @@ struct kvs_handle {
     struct kvs_file *file;
     int fd;              /* opened with the client's flags, O_APPEND and O_TRUNC left out */
     atomic_int plain_fd; /* the same without O_DIRECT, opened when alignment asks for it; or -1 */
-    bool can_read, can_write, is_direct, is_append, is_noatime;
+    bool can_read, can_write, is_direct, is_noatime;
 
     /* What this handle may be served from (serve.h). */
     bool is_verified;
-    bool is_atime_due;         /* the first read moves atime (C17) */
+    atomic_bool is_atime_due;  /* the first read moves atime (C17) */
     uint64_t generation;       /* file->generation that was verified */
     uint64_t size;             /* of the verified content */
     struct kvs_buffer *buffer; /* slot, see buffers.h */

@@ -47,6 +47,12 @@ static const struct choice unsealed_choices[] = {
     {NULL, 0},
 };
 
+static const struct choice invalidate_choices[] = {
+    {"auto", KVS_INVALIDATE_AUTO},
+    {"names", KVS_INVALIDATE_NAMES},
+    {NULL, 0},
+};
+
 enum kind {
     KIND_CHOICE,  /* int */
     KIND_SIZE,    /* uint64_t */
@@ -70,6 +76,8 @@ static const struct setting {
      .allowed = "EBADMSG, EIO or ENOENT"},
     {FIELD(unsealed), .kind = KIND_CHOICE, .choices = unsealed_choices,
      .allowed = "allow, seal or deny"},
+    {FIELD(invalidate), .kind = KIND_CHOICE, .choices = invalidate_choices,
+     .allowed = "auto or names"},
     {FIELD(max_reread), .kind = KIND_SIZE, .most = 1024 * TIB,
      .allowed = "a size from 0 to 1024T, as in 512M or 1G"},
     {FIELD(buffer_memory), .kind = KIND_SIZE, .least = 32 * MIB, .most = 64 * TIB,

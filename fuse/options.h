@@ -15,6 +15,11 @@ enum kvs_unsealed {
     KVS_UNSEALED_DENY,  /* ... is refused: EACCES */
 };
 
+enum kvs_invalidate {
+    KVS_INVALIDATE_AUTO,  /* all at once where the kernel can (6.16), otherwise by name */
+    KVS_INVALIDATE_NAMES, /* by name, as older kernels need it */
+};
+
 struct kvs_options {
     char *source;     /* as given */
     char *mountpoint; /* as given */
@@ -32,6 +37,7 @@ struct kvs_options {
     double attr_timeout;            /* seconds, default 1 */
     double entry_timeout;           /* seconds, default 1 */
     double negative_timeout;        /* seconds, default 0 */
+    enum kvs_invalidate invalidate; /* default KVS_INVALIDATE_AUTO */
     unsigned threads;               /* most workers, default 512, 4..4096 */
 
     struct fuse_args session_args; /* what libfuse gets: -o fsname=..., allow_other, ... */

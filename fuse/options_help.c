@@ -30,6 +30,7 @@ void kvs_options_print_help(const char *program)
         "  attr_timeout=SECONDS                attributes kept by the kernel (1)\n"
         "  entry_timeout=SECONDS               names kept by the kernel (1)\n"
         "  negative_timeout=SECONDS            missing names kept by the kernel (0)\n"
+        "  invalidate=auto|names               how the kernel forgets a removed block (auto)\n"
         "  threads=NUMBER                      most requests served at once, 4 to 4096 (512)\n"
         "  ro                                  read only: corrupt blocks are refused, none goes\n"
         "  allow_other, allow_root             who else may use it (root's mount: allow_other)\n"

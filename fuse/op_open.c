@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, creating, flushing and releasing regular files.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "core/util.h"
+#include "fuse/caller.h"
+#include "fuse/change.h"
+#include "fuse/file.h"
+#include "fuse/ops.h"
+#include "fuse/reach.h"
+#include "fuse/seal.h"
+#include "fuse/serve.h"
+
+static struct kvs_handle *handle_of(const struct fuse_file_info *fi)
+{
+    return (struct kvs_handle *)(uintptr_t)fi->fh;
+}
+
+/* What the descriptor below is opened with. Appending is done by offset, so that the digest knows
+ * it. */
+static int flags_below(int flags)
+{
+    flags &= ~(O_APPEND | O_TRUNC | O_CREAT | O_EXCL | O_NOCTTY);
+    return (flags & O_ACCMODE) == O_WRONLY ? flags : flags | O_NOATIME;
+}
+
+/* Direct I/O below where the client asked for it and the file system has it (C20). */
+static int open_below(struct kvs_fs *fs, struct kvs_node *node, int flags)
+{
+    int fd = kvs_node_open(fs, node, flags);
+    if (fd == -EINVAL && (flags & O_DIRECT) != 0)
+        fd = kvs_node_open(fs, node, flags & ~O_DIRECT);
+    return fd;
+}
+
+/* How the kernel should treat the handle. Readers have no page cache of their own: the daemon
+ * serves verified bytes. O_DIRECT stores go without FOPEN_DIRECT_IO so that their chunks arrive in
+ * parallel. */
+static void describe_handle(const struct kvs_handle *handle, struct fuse_file_info *fi)
+{
+    fi->fh = (uintptr_t)handle;
+    fi->direct_io = handle->can_read || !handle->is_direct;
+    fi->parallel_direct_writes = 1;
+    fi->noflush = !handle->can_write;
+    fi->keep_cache = 0;
+}
+
+static int prepare_handle(struct kvs_fs *fs, struct kvs_handle *handle, int flags)
+{
+    if ((flags & O_TRUNC) != 0 && handle->can_write)
+        return kvs_change_truncate(fs, handle->file, handle->fd, 0, false);
+    return handle->can_read ? kvs_serve_open(fs, handle) : 0;
+}
+
+static void release(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    if (handle->can_write)
+        kvs_seal_at_release(fs, handle);
+    kvs_handle_destroy(fs, handle);
+}
+
+void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct kvs_fs *fs = kvs_fs_of(req);
+    struct kvs_node *node = kvs_node_of(fs, ino);
+    struct kvs_file *file = NULL;
+    int fd = open_below(fs, node, flags_below(fi->flags));
+    int error = fd < 0 ? fd : kvs_file_get(fs, node, &file);
+
+    if (error != 0) {
+        if (fd >= 0)
+            close(fd);
+        kvs_reply_error(req, error);
+        return;
+    }
+    struct kvs_handle *handle = kvs_handle_create(fs, file, fd, fi->flags);
+    kvs_file_put(fs, file);
+    error = handle == NULL ? -ENOMEM : prepare_handle(fs, handle, fi->flags);
+    if (error != 0) {
+        if (handle != NULL)
+            release(fs, handle);
+        kvs_reply_error(req, error);
+        return;
+    }
+    describe_handle(handle, fi);
+    if (fuse_reply_open(req, fi) == -ENOENT)
+        release(fs, handle); /* the client was interrupted: no RELEASE will come */
+}
+
+/* A file that was just made below: what the daemon knows of it. Owns `fd`. */
+static int adopt_created(struct kvs_fs *fs, struct kvs_node *parent, const char *name, int fd,
+                         const struct fuse_file_info *fi, struct fuse_entry_param *entry_ret,
+                         struct kvs_handle **handle_ret)
+{
+    struct stat st;
+    struct kvs_node *node = NULL;
+    struct kvs_file *file = NULL;
+
+    if ((fi->flags & O_DIRECT) != 0) { /* refused where there is none, and then buffered (C20) */
+        int flags = fcntl(fd, F_GETFL);
+        fcntl(fd, F_SETFL, flags | O_DIRECT);
+    }
+    int error = fstat(fd, &st) < 0 ? -errno : kvs_node_adopt(fs, parent, name, fd, &st, &node);
+    if (error == 0)
+        error = kvs_file_get(fs, node, &file);
+    if (error != 0) {
+        if (node != NULL)
+            kvs_node_forget(fs, node, 1);
+        close(fd);
+        return error;
+    }
+    pthread_rwlock_wrlock(&file->content);
+    kvs_block_created(&file->block);
+    kvs_digest_restart(&file->digest);
+    pthread_rwlock_unlock(&file->content);
+
+    *handle_ret = kvs_handle_create(fs, file, fd, fi->flags);
+    kvs_file_put(fs, file);
+    if (*handle_ret == NULL) {
+        kvs_node_forget(fs, node, 1);
+        return -ENOMEM;
+    }
+    kvs_fill_entry(fs, node, &st, entry_ret);
+    return 0;
+}
+
+static void reply_created(fuse_req_t req, struct kvs_node *parent, const char *name, int fd,
+                          struct fuse_file_info *fi)
+{
+    struct kvs_fs *fs = kvs_fs_of(req);
+    struct fuse_entry_param entry = {0};
+    struct kvs_handle *handle = NULL;
+    int error = fd < 0 ? fd : adopt_created(fs, parent, name, fd, fi, &entry, &handle);
+
+    if (error != 0) {
+        kvs_reply_error(req, error);
+        return;
+    }
+    struct kvs_node *node = handle->file->node;
+    describe_handle(handle, fi);
+    if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
+        release(fs, handle);
+        kvs_node_forget(fs, node, 1);
+    }
+}
+
+/* Created as the caller, without O_DIRECT: where that is refused the file would be left behind. */
+static int create_below(fuse_req_t req, struct kvs_node *parent, const char *name, int flags,
+                        mode_t mode)
+{
+    struct kvs_caller saved;
+    kvs_cleanup_fd int parent_fd = kvs_node_open(kvs_fs_of(req), parent, O_PATH);
+
+    if (parent_fd < 0)
+        return parent_fd;
+    kvs_caller_become(req, &saved);
+    int fd = openat(parent_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0 && errno == EPERM && (flags & O_NOATIME) != 0)
+        fd = openat(parent_fd, name, (flags & ~O_NOATIME) | O_CLOEXEC | O_NOFOLLOW, mode);
+    int error = fd < 0 ? -errno : 0;
+    kvs_caller_restore(&saved);
+    return fd < 0 ? error : fd;
+}
+
+void kvs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                   struct fuse_file_info *fi)
+{
+    struct kvs_fs *fs = kvs_fs_of(req);
+    int flags = (flags_below(fi->flags) & ~O_DIRECT) | O_CREAT | O_EXCL;
+
+    if (kvs_is_hidden(parent, name)) {
+        kvs_reply_error(req, -EPERM);
+        return;
+    }
+    int fd = create_below(req, kvs_node_of(fs, parent), name, flags, mode);
+    /* Somebody else made it since the look-up: the kernel looks again, and opens it. */
+    if (fd == -EEXIST && (fi->flags & O_EXCL) == 0)
+        fd = -ESTALE;
+    reply_created(req, kvs_node_of(fs, parent), name, fd, fi);
+}
+
+void kvs_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+    struct kvs_fs *fs = kvs_fs_of(req);
+    int flags = (flags_below(fi->flags) & ~O_DIRECT) | (fi->flags & O_EXCL) | O_TMPFILE;
+    int fd = create_below(req, kvs_node_of(fs, parent), ".", flags, mode);
+
+    reply_created(req, NULL, NULL, fd, fi);
+}
+
+/* What close(2) would say below: network file systems report lost writes there. */
+static int flush_below(int fd)
+{
+    int copy = dup(fd);
+    if (copy < 0)
+        return 0; /* EMFILE is nobody's lost write */
+    return close(copy) < 0 && errno != EINTR ? -errno : 0;
+}
+
+void kvs_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct kvs_fs *fs = kvs_fs_of(req);
+    struct kvs_handle *handle = handle_of(fi);
+
+    if (!handle->can_write) {
+        kvs_reply_error(req, 0);
+        return;
+    }
+    int lost = flush_below(handle->fd);
+    if (lost != 0)
+        kvs_change_lost(handle->file, lost);
+    int error = kvs_seal_at_flush(fs, handle);
+    kvs_reply_error(req, error != 0 ? error : lost);
+}
+
+void kvs_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    release(kvs_fs_of(req), handle_of(fi));
+    kvs_reply_error(req, 0);
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes a corrupt block's names away and makes the kernel forget them.
+//
+// The kernel may still answer look-ups of a removed name from its caches. Since 6.16 one
+// notification makes it ask again for everything (the epoch), and takes no lock. On older kernels
+// each entry is invalidated by name; that takes the directory's lock, which a CREATE or RENAME in
+// flight holds while it waits for a worker. So a thread of its own does it, and the answer waits
+// for that thread only for a short time: one stuck notification holds up nobody.
+#include "fuse/refuse.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/log.h"
+#include "core/stats.h"
+#include "core/util.h"
+#include "fuse/file.h"
+#include "fuse/names.h"
+#include "fuse/reach.h"
+
+#define NOTIFY_PATIENCE_MS 500
+
+static const char *const action_words[] = {
+    [KVS_ON_CORRUPT_REMOVE] = "removed",
+    [KVS_ON_CORRUPT_QUARANTINE] = "quarantined",
+    [KVS_ON_CORRUPT_KEEP] = "kept",
+};
+
+static void log_corrupt(const char *path, const struct kvs_verification *cause, const char *action)
+{
+    char escaped[4096], expected[16] = "malformed";
+
+    if (cause->record.kind == KVS_RECORD_SUM)
+        snprintf(expected, sizeof(expected), "%08x", cause->record.crc);
+    kvs_log(KVS_LOG_CORRUPT, LOG_ERR,
+            "corrupt block: \"%s\", %llu bytes, expected %s, computed %08x: %s",
+            kvs_log_escape(path, escaped, sizeof(escaped)), (unsigned long long)cause->size,
+            expected, cause->computed, action);
+}
+
+/* Only the first name is worth keeping: the others are the same inode. */
+static int take_name_away(struct kvs_fs *fs, struct kvs_node *node,
+                          const struct kvs_names_copy_entry *entry, bool is_first, const char *path,
+                          const struct kvs_verification *cause)
+{
+    kvs_cleanup_fd int dir_fd = kvs_node_open(fs, entry->parent, O_RDONLY | O_DIRECTORY);
+
+    if (dir_fd < 0)
+        return dir_fd;
+    if (is_first && fs->options.on_corrupt == KVS_ON_CORRUPT_QUARANTINE)
+        return kvs_corrupt_quarantine(fs->source_fd, dir_fd, entry->text, node->dev, node->ino,
+                                      path, cause);
+    return kvs_corrupt_remove(dir_fd, entry->text, node->dev, node->ino);
+}
+
+/* One invalidation by name, on a thread of its own; whoever comes last frees it. */
+struct notification {
+    struct fuse_session *session;
+    fuse_ino_t parent;
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool is_over;
+    atomic_int refs;
+    char name[];
+};
+
+static void drop_notification(struct notification *notification)
+{
+    if (atomic_fetch_sub(&notification->refs, 1) != 1)
+        return;
+    pthread_cond_destroy(&notification->over);
+    pthread_mutex_destroy(&notification->lock);
+    free(notification);
+}
+
+static void *notify(void *argument)
+{
+    struct notification *notification = argument;
+
+    fuse_lowlevel_notify_inval_entry(notification->session, notification->parent,
+                                     notification->name, strlen(notification->name));
+    pthread_mutex_lock(&notification->lock);
+    notification->is_over = true;
+    pthread_cond_signal(&notification->over);
+    pthread_mutex_unlock(&notification->lock);
+    drop_notification(notification);
+    return NULL;
+}
+
+static void wait_a_little(struct notification *notification)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += NOTIFY_PATIENCE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&notification->lock);
+    while (!notification->is_over &&
+           pthread_cond_timedwait(&notification->over, &notification->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&notification->lock);
+}
+
+static void invalidate_entry(struct kvs_fs *fs, fuse_ino_t parent, const char *name)
+{
+    size_t len = strlen(name) + 1;
+    struct notification *notification = calloc(1, sizeof(*notification) + len);
+    pthread_t thread;
+
+    if (notification == NULL)
+        return;
+    notification->session = fs->session;
+    notification->parent = parent;
+    memcpy(notification->name, name, len);
+    pthread_mutex_init(&notification->lock, NULL);
+    pthread_cond_init(&notification->over, NULL);
+    atomic_init(&notification->refs, 2);
+    if (pthread_create(&thread, NULL, notify, notification) == 0) {
+        pthread_detach(thread);
+        wait_a_little(notification);
+    } else {
+        drop_notification(notification);
+    }
+    drop_notification(notification);
+}
+
+static void make_kernel_forget(struct kvs_fs *fs, const struct kvs_names_copy *names)
+{
+    if (fs->options.invalidate == KVS_INVALIDATE_AUTO &&
+        fuse_lowlevel_notify_increment_epoch(fs->session) == 0)
+        return;
+    for (size_t i = 0; i < names->count; i++)
+        invalidate_entry(fs, kvs_node_ino(fs, names->entries[i].parent), names->entries[i].text);
+}
+
+/* Returns the last error, or 0: no known name is left that is this inode. */
+static int take_names_away(struct kvs_fs *fs, struct kvs_node *node,
+                           const struct kvs_names_copy *names, const char *path,
+                           const struct kvs_verification *cause)
+{
+    bool is_first = true;
+    int last_error = 0;
+
+    for (size_t i = 0; i < names->count; i++) {
+        const struct kvs_names_copy_entry *entry = &names->entries[i];
+        int error = take_name_away(fs, node, entry, is_first, path, cause);
+        if (error == 0) {
+            is_first = false;
+            kvs_stats_add(KVS_STAT_removed, 1);
+        }
+        if (error == 0 || error == -ENOENT)
+            kvs_names_remove(fs, entry->parent, entry->text);
+        else
+            last_error = error;
+    }
+    return last_error;
+}
+
+int kvs_refuse(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_verification *cause)
+{
+    kvs_cleanup_free char *path = kvs_names_path(fs, node);
+    const char *shown = path != NULL ? path : "?";
+    const char *action = action_words[fs->options.on_corrupt];
+    struct kvs_names_copy *names = NULL;
+    char failed[128];
+
+    kvs_stats_add(KVS_STAT_corrupt, 1);
+    if (fs->options.read_only) {
+        action = "kept (mounted read-only)";
+    } else if (fs->options.on_corrupt != KVS_ON_CORRUPT_KEEP) {
+        int error = kvs_names_copy(fs, node, &names);
+        if (error == 0)
+            error = take_names_away(fs, node, names, shown, cause);
+        if (error != 0) {
+            snprintf(failed, sizeof(failed), "kept: could not be %s: %s", action, strerror(-error));
+            action = failed;
+        }
+    }
+    log_corrupt(shown, cause, action);
+    if (names != NULL) {
+        make_kernel_forget(fs, names);
+        kvs_names_copy_free(fs, names);
+        kvs_file_forgive(fs, node);
+    }
+    return -fs->options.corrupt_errno;
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Seals blocks at close, publish, truncate, release and shut-down; and judges the client's own
+// records.
+#include "fuse/seal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/stats.h"
+#include "core/util.h"
+#include "fuse/change.h"
+#include "fuse/names.h"
+#include "fuse/reach.h"
+#include "fuse/refuse.h"
+#include "fuse/worker.h"
+
+static void log_block(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind,
+                      const char *what)
+{
+    kvs_cleanup_free char *path = kvs_names_path(fs, file->node);
+    char escaped[1024];
+
+    kvs_log(kind, LOG_WARNING, "%s: %s",
+            kvs_log_escape(path != NULL ? path : "?", escaped, sizeof(escaped)), what);
+}
+
+static int open_to_read(struct kvs_fs *fs, struct kvs_file *file)
+{
+    return kvs_node_open(fs, file->node, O_RDONLY | O_NOATIME);
+}
+
+static uint64_t unknown_len(struct kvs_file *file, uint64_t size)
+{
+    uint64_t total = 0, offset = 0, len = 0;
+
+    for (uint64_t from = 0; kvs_digest_next_gap(&file->digest, from, size, &offset, &len);
+         from = offset + len)
+        total += len;
+    return total;
+}
+
+/* Reads back what did not arrive in full (C6). */
+static int read_gaps(struct kvs_fs *fs, struct kvs_file *file, uint64_t size)
+{
+    kvs_cleanup_fd int fd = -1;
+    uint64_t offset = 0, len = 0;
+
+    while (kvs_digest_next_gap(&file->digest, 0, size, &offset, &len)) {
+        uint64_t changes = kvs_digest_changes(&file->digest);
+        uint32_t crc = 0;
+        if (fd < 0)
+            fd = open_to_read(fs, file);
+        if (fd < 0)
+            return fd;
+        int error = kvs_sum_agreed(fd, offset, len, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
+        if (error != 0)
+            return error;
+        kvs_digest_learn(&file->digest, offset, len, crc, changes);
+        kvs_stats_add(KVS_STAT_read_back_bytes, len);
+        uint64_t next_offset = 0, next_len = 0;
+        if (kvs_digest_next_gap(&file->digest, 0, size, &next_offset, &next_len) &&
+            next_offset == offset)
+            return -ENOMEM; /* what was learned could not be kept */
+    }
+    return 0;
+}
+
+/* The sum of the present content, in the end also when the file is not as long as was seen. */
+static int sum_content(struct kvs_fs *fs, struct kvs_file *file, uint64_t size, uint32_t *crc_ret)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        int error = read_gaps(fs, file, size);
+        if (error != 0)
+            return error;
+        if (kvs_digest_sum(&file->digest, size, crc_ret))
+            return 0;
+        kvs_digest_forget_sums(&file->digest); /* it was cut underneath: what was seen is no more */
+    }
+    return -EIO;
+}
+
+static int seal_content(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64_t size)
+{
+    uint32_t crc = 0;
+    int error = sum_content(fs, file, size, &crc);
+
+    if (error != 0)
+        return error;
+    if (!kvs_block_summed(&file->block, crc)) {
+        kvs_digest_restart(&file->digest);
+        kvs_stats_add(KVS_STAT_client_sums_refused, 1);
+        log_block(
+            fs, file, KVS_LOG_CLIENT_SUM,
+            "the client's own CRC32C is not that of the file: bytes changed on their way; the "
+            "file is kept but not published");
+        return -file->block.error;
+    }
+    error = kvs_record_write(fd, crc);
+    if (error != 0)
+        return error;
+    kvs_block_sealed(&file->block);
+    kvs_stats_add(KVS_STAT_sealed, 1);
+    return 0;
+}
+
+int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
+{
+    kvs_cleanup_fd int own_fd = -1;
+    struct stat st;
+    bool is_untracked = false;
+
+    if (file->block.state == KVS_BLOCK_CLEAN)
+        return 0;
+    if (fd < 0)
+        fd = own_fd = open_to_read(fs, file);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    uint64_t size = (uint64_t)st.st_size;
+    uint64_t unknown = unknown_len(file, size);
+    enum kvs_seal_step step = kvs_block_seal_begins(
+        &file->block, kvs_digest_is_written(&file->digest, size), unknown == 0, unknown,
+        fs->options.max_reread, &is_untracked);
+    if (is_untracked) {
+        kvs_stats_add(KVS_STAT_untracked, 1);
+        log_block(fs, file, KVS_LOG_UNTRACKED,
+                  "changed in place and larger than max_reread: unsealed");
+    }
+    int error = 0;
+    if (step == KVS_SEAL_SUM)
+        error = seal_content(fs, file, fd, size);
+    else if (step == KVS_SEAL_REFUSE)
+        error = -file->block.error;
+    if (error != 0)
+        kvs_stats_add(KVS_STAT_seal_failures, 1);
+    return error;
+}
+
+int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    struct kvs_file *file = handle->file;
+
+    pthread_rwlock_wrlock(&file->content);
+    int error = kvs_seal_locked(fs, file, handle->fd);
+    bool is_corrupt = error != 0 && file->block.state == KVS_BLOCK_TAINTED &&
+                      file->block.taint == KVS_TAINT_CORRUPT_BASE;
+    struct kvs_verification cause = file->cause;
+    pthread_rwlock_unlock(&file->content);
+    if (is_corrupt)
+        kvs_refuse(fs, file->node, &cause);
+    return error;
+}
+
+int kvs_seal_at_publish(struct kvs_fs *fs, struct kvs_node *node)
+{
+    struct kvs_file *file = kvs_file_find(fs, node);
+
+    if (file == NULL)
+        return 0;
+    pthread_rwlock_wrlock(&file->content);
+    int error = kvs_seal_locked(fs, file, -1);
+    pthread_rwlock_unlock(&file->content);
+    kvs_file_put(fs, file);
+    return error;
+}
+
+/* Nobody waits for the answer. */
+static void seal_unheard(struct kvs_fs *fs, struct kvs_file *file, int fd)
+{
+    pthread_rwlock_wrlock(&file->content);
+    int error = 0;
+    if (atomic_load(&file->writers) == 0 && file->block.state == KVS_BLOCK_MODIFIED)
+        error = kvs_seal_locked(fs, file, fd);
+    pthread_rwlock_unlock(&file->content);
+    if (error != 0) {
+        char what[128];
+        snprintf(what, sizeof(what), "could not be sealed: %s", strerror(-error));
+        log_block(fs, file, KVS_LOG_SEAL_FAILED, what);
+    }
+}
+
+void kvs_seal_at_release(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    if (atomic_fetch_sub(&handle->file->writers, 1) == 1)
+        seal_unheard(fs, handle->file, handle->fd);
+}
+
+void kvs_seal_all(struct kvs_fs *fs)
+{
+    pthread_mutex_lock(kvs_table_lock(fs->table));
+    struct kvs_file *file = fs->files;
+    if (file != NULL)
+        file->refs++;
+    pthread_mutex_unlock(kvs_table_lock(fs->table));
+
+    while (file != NULL) {
+        seal_unheard(fs, file, -1);
+        pthread_mutex_lock(kvs_table_lock(fs->table));
+        struct kvs_file *next = file->following;
+        if (next != NULL)
+            next->refs++;
+        pthread_mutex_unlock(kvs_table_lock(fs->table));
+        kvs_file_put(fs, file);
+        file = next;
+    }
+}
+
+int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd)
+{
+    struct kvs_record record;
+    struct stat st;
+    uint32_t crc = 0;
+
+    pthread_rwlock_wrlock(&file->content);
+    int error = 0;
+    if (file->block.state == KVS_BLOCK_CLEAN && atomic_load(&file->writers) == 0) {
+        error = fstat(fd, &st) < 0 ? -errno : kvs_record_read(fd, &record);
+        if (error == 0 && record.kind == KVS_RECORD_NONE) {
+            error = kvs_sum_agreed(fd, 0, (uint64_t)st.st_size, kvs_worker_scratch(),
+                                   KVS_SCRATCH_SIZE, &crc);
+            if (error == 0)
+                error = kvs_record_write(fd, crc);
+            if (error == 0)
+                kvs_stats_add(KVS_STAT_sealed, 1);
+        }
+    }
+    pthread_rwlock_unlock(&file->content);
+    return error;
+}
+
+/* The client's own record for a block that is not owed a seal: only what is true may be set (C8).
+ */
+static int check_against_content(int fd, uint32_t sum)
+{
+    struct stat st;
+    uint32_t crc = 0;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    int error = kvs_sum_agreed(fd, 0, (uint64_t)st.st_size, kvs_worker_scratch(), KVS_SCRATCH_SIZE,
+                               &crc);
+    return error != 0 ? error : crc == sum ? 0 : -EBADMSG;
+}
+
+static int set_client_record(struct kvs_file *file, int fd, const void *value, size_t size,
+                             int flags)
+{
+    struct kvs_record record = kvs_record_decode(value, size);
+    int error = 0;
+
+    if (record.kind != KVS_RECORD_SUM)
+        return -EBADMSG;
+    if (file->block.state == KVS_BLOCK_TAINTED)
+        return -file->block.error;
+    if (file->block.state == KVS_BLOCK_CLEAN)
+        error = check_against_content(fd, record.crc);
+    if (error == 0 && fsetxattr(fd, KVS_RECORD_NAME, value, size, flags) < 0)
+        error = -errno;
+    if (error == 0)
+        kvs_block_client_record(&file->block, true, record.crc);
+    return error;
+}
+
+static int remove_client_record(struct kvs_file *file, int fd)
+{
+    if (fremovexattr(fd, KVS_RECORD_NAME) < 0)
+        return -errno;
+    kvs_block_client_record(&file->block, false, 0);
+    return 0;
+}
+
+/* What both have in common: the file, a descriptor, the content for oneself. */
+static int with_content(struct kvs_fs *fs, struct kvs_node *node, const void *value, size_t size,
+                        int flags)
+{
+    struct kvs_file *file = NULL;
+    int error = kvs_file_get(fs, node, &file);
+
+    if (error != 0)
+        return error;
+    pthread_rwlock_wrlock(&file->content);
+    {
+        kvs_cleanup_fd int fd = open_to_read(fs, file);
+        if (fd < 0)
+            error = fd;
+        else if (value != NULL)
+            error = set_client_record(file, fd, value, size, flags);
+        else
+            error = remove_client_record(file, fd);
+    }
+    pthread_rwlock_unlock(&file->content);
+    kvs_file_put(fs, file);
+    return error;
+}
+
+int kvs_seal_client_set(struct kvs_fs *fs, struct kvs_node *node, const void *value, size_t size,
+                        int flags)
+{
+    return with_content(fs, node, value != NULL ? value : "", size, flags);
+}
+
+int kvs_seal_client_remove(struct kvs_fs *fs, struct kvs_node *node)
+{
+    return with_content(fs, node, NULL, 0, 0);
+}

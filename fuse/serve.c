@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifies what is opened for reading, and answers reads from what was verified.
+#include "fuse/serve.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/crc32c.h"
+#include "core/log.h"
+#include "core/stats.h"
+#include "core/util.h"
+#include "fuse/names.h"
+#include "fuse/refuse.h"
+#include "fuse/seal.h"
+#include "fuse/worker.h"
+
+static void log_block(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind,
+                      int priority, const char *what)
+{
+    kvs_cleanup_free char *path = kvs_names_path(fs, file->node);
+    char escaped[1024];
+
+    kvs_log(kind, priority, "%s: %s",
+            kvs_log_escape(path != NULL ? path : "?", escaped, sizeof(escaped)), what);
+}
+
+/* From here on reads move the access time as the file system's own policy says (C17). */
+static void let_atime_move(struct kvs_handle *handle)
+{
+    int flags = fcntl(handle->fd, F_GETFL);
+    if (flags >= 0 && (flags & O_NOATIME) != 0)
+        fcntl(handle->fd, F_SETFL, flags & ~O_NOATIME);
+}
+
+/* A read that was answered from memory counts as one: a read at the end of the file moves the
+ * access time and nothing else. */
+static void touch_atime(struct kvs_handle *handle)
+{
+    if (!atomic_exchange(&handle->is_atime_due, false))
+        return;
+    let_atime_move(handle);
+    off_t end = (off_t)KVS_ALIGN_UP(handle->size, KVS_IO_ALIGN);
+    ssize_t ignored = pread(handle->fd, kvs_worker_scratch(), KVS_IO_ALIGN, end);
+    (void)ignored;
+}
+
+static void serve_raw(struct kvs_handle *handle)
+{
+    handle->is_verified = false;
+    if (!handle->is_noatime)
+        let_atime_move(handle);
+    kvs_stats_add(KVS_STAT_served_raw, 1);
+}
+
+/* How one look at the file went. */
+enum outcome { DONE, SEAL_AND_LOOK_AGAIN, IS_CORRUPT };
+
+static void keep_verified(struct kvs_fs *fs, struct kvs_handle *handle,
+                          const struct kvs_verification *found, struct kvs_buffer **buffer,
+                          bool is_whole, uint32_t **sums)
+{
+    handle->is_verified = true;
+    handle->generation = atomic_load(&handle->file->generation);
+    handle->size = found->size;
+    handle->piece_sums = *sums;
+    *sums = NULL;
+    atomic_store(&handle->is_atime_due, !handle->is_noatime);
+    if (is_whole) {
+        kvs_buffer_keep(fs->buffers, *buffer, &handle->buffer);
+        *buffer = NULL;
+    }
+    kvs_stats_add(is_whole ? KVS_STAT_served_buffer : KVS_STAT_served_pieces, 1);
+    kvs_stats_add(KVS_STAT_verified, 1);
+    kvs_stats_add(KVS_STAT_verified_bytes, found->size);
+    if (found->is_transient) {
+        kvs_stats_add(KVS_STAT_transient, 1);
+        log_block(fs, handle->file, KVS_LOG_TRANSIENT, LOG_WARNING,
+                  "read wrong once, right the second time: served");
+    }
+}
+
+static int judge(struct kvs_fs *fs, struct kvs_handle *handle, const struct kvs_verification *found,
+                 struct kvs_buffer **buffer, bool is_whole, uint32_t **sums,
+                 enum outcome *outcome_ret)
+{
+    switch (found->verdict) {
+    case KVS_INTACT:
+        keep_verified(fs, handle, found, buffer, is_whole, sums);
+        return 0;
+    case KVS_CORRUPT:
+        *outcome_ret = IS_CORRUPT;
+        return 0;
+    case KVS_UNSEALED:
+        break;
+    }
+    if (fs->options.unsealed == KVS_UNSEALED_DENY)
+        return -EACCES;
+    if (fs->options.unsealed == KVS_UNSEALED_SEAL && *outcome_ret != SEAL_AND_LOOK_AGAIN) {
+        *outcome_ret = SEAL_AND_LOOK_AGAIN;
+        return 0;
+    }
+    *outcome_ret = DONE;
+    kvs_stats_add(KVS_STAT_unsealed, 1);
+    serve_raw(handle);
+    return 0;
+}
+
+/* With `content` shared: no change can begin while the block is CLEAN. */
+static int verify(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verification *found_ret,
+                  enum outcome *outcome_ret)
+{
+    kvs_cleanup_free uint32_t *sums = NULL;
+    struct stat st;
+
+    if (fstat(handle->fd, &st) < 0)
+        return -errno;
+    size_t wanted = KVS_MAX(KVS_ALIGN_UP((size_t)st.st_size, KVS_IO_ALIGN), KVS_PIECE_SIZE);
+    struct kvs_buffer *buffer = kvs_buffer_take(fs->buffers, wanted);
+    struct kvs_reading reading = {
+        .memory = buffer != NULL ? buffer->memory : kvs_worker_scratch(),
+        .capacity = buffer != NULL ? buffer->capacity : KVS_SCRATCH_SIZE,
+        .piece_sums_ret = &sums,
+    };
+    int error = kvs_verify(handle->fd, &reading, found_ret);
+    if (error != 0) {
+        kvs_stats_add(error == -EIO ? KVS_STAT_unstable : KVS_STAT_backing_errors, 1);
+        char what[128];
+        snprintf(what, sizeof(what), "could not be verified: %s; the file is kept",
+                 strerror(-error));
+        log_block(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR, what);
+    } else {
+        error = judge(fs, handle, found_ret, &buffer, buffer != NULL && reading.whole_ret, &sums,
+                      outcome_ret);
+    }
+    if (buffer != NULL)
+        kvs_buffer_unpin(fs->buffers, buffer);
+    return error;
+}
+
+static bool is_being_written(struct kvs_file *file)
+{
+    pthread_mutex_lock(&file->block_lock);
+    bool is_changed = file->block.state != KVS_BLOCK_CLEAN;
+    pthread_mutex_unlock(&file->block_lock);
+    return is_changed && atomic_load(&file->writers) > 0;
+}
+
+static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verification *found_ret,
+                enum outcome *outcome_ret)
+{
+    struct kvs_file *file = handle->file;
+    int error = 0;
+
+    pthread_rwlock_rdlock(&file->content);
+    if (is_being_written(file)) {
+        *outcome_ret = DONE;
+        serve_raw(handle);
+    } else {
+        error = verify(fs, handle, found_ret, outcome_ret);
+    }
+    pthread_rwlock_unlock(&file->content);
+    return error;
+}
+
+int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    struct kvs_verification found;
+    enum outcome outcome = DONE;
+    int error = look(fs, handle, &found, &outcome);
+
+    if (error == 0 && outcome == SEAL_AND_LOOK_AGAIN) {
+        error = kvs_seal_unsealed(fs, handle->file, handle->fd);
+        if (error != 0)
+            log_block(fs, handle->file, KVS_LOG_SEAL_FAILED, LOG_WARNING,
+                      "could not be sealed on its first load: served unsealed");
+        error = look(fs, handle, &found, &outcome);
+    }
+    if (error == 0 && outcome == IS_CORRUPT)
+        error = kvs_refuse(fs, handle->file->node, &found);
+    return error;
+}
+
+static bool is_still_verified(const struct kvs_handle *handle)
+{
+    return handle->is_verified && handle->generation == atomic_load(&handle->file->generation);
+}
+
+/* Reads an aligned window around [offset, offset+size) of the file; what was asked for is at
+ * *data_ret. */
+static int read_window(struct kvs_fs *fs, struct kvs_handle *handle, uint64_t offset, size_t size,
+                       const char **data_ret, size_t *len_ret)
+{
+    char *scratch = kvs_worker_scratch();
+    uint64_t start = KVS_ALIGN_DOWN(offset, KVS_IO_ALIGN);
+    size_t lead = (size_t)(offset - start), got = 0;
+    size_t window = KVS_ALIGN_UP(lead + size, KVS_IO_ALIGN);
+    int error = kvs_read_range(handle->fd, scratch, start, window, &got);
+
+    if (error == -EINVAL) {
+        int fd = kvs_handle_plain_fd(fs, handle);
+        error = fd < 0 ? fd : kvs_read_range(fd, scratch, start, window, &got);
+    }
+    if (error != 0)
+        return error;
+    *data_ret = scratch + lead;
+    *len_ret = got > lead ? KVS_MIN(got - lead, size) : 0;
+    return 0;
+}
+
+static void reply_raw(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
+                      uint64_t offset)
+{
+    const char *data = NULL;
+    size_t len = 0;
+    int error = read_window(fs, handle, offset, size, &data, &len);
+
+    if (!handle->is_noatime)
+        let_atime_move(handle);
+    if (error != 0)
+        kvs_reply_error(req, error);
+    else
+        fuse_reply_buf(req, data, len);
+}
+
+/* Reads whole pieces [first, end) again, from `fd`, and checks each against its sum. */
+static int read_pieces(struct kvs_handle *handle, int fd, uint64_t first, uint64_t end)
+{
+    char *scratch = kvs_worker_scratch();
+    size_t got = 0, len = (size_t)(end - first);
+    int error = kvs_read_range(fd, scratch, first, KVS_ALIGN_UP(len, KVS_IO_ALIGN), &got);
+
+    if (error != 0)
+        return error;
+    if (got < len)
+        return -EIO;
+    for (size_t done = 0; done < len; done += KVS_PIECE_SIZE) {
+        size_t piece = KVS_MIN(KVS_PIECE_SIZE, len - done);
+        if (kvs_crc32c(0, scratch + done, piece) !=
+            handle->piece_sums[(first + done) / KVS_PIECE_SIZE])
+            return -EIO;
+    }
+    return 0;
+}
+
+static void reply_pieces(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
+                         uint64_t offset)
+{
+    uint64_t first = KVS_ALIGN_DOWN(offset, KVS_PIECE_SIZE);
+    uint64_t end = KVS_MIN(KVS_ALIGN_UP(offset + size, KVS_PIECE_SIZE), handle->size);
+    size_t len = (size_t)(KVS_MIN(offset + size, handle->size) - offset);
+    int error = read_pieces(handle, handle->fd, first, end);
+
+    if (error != 0) {
+        kvs_cleanup_fd int device = kvs_open_device_reader(handle->fd);
+        error = device < 0 ? device : read_pieces(handle, device, first, end);
+    }
+    if (!is_still_verified(handle)) {
+        reply_raw(req, fs, handle, size, offset);
+    } else if (error != 0) {
+        kvs_stats_add(KVS_STAT_unstable, 1);
+        log_block(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR,
+                  "no longer reads as it did when it was verified: EIO");
+        kvs_reply_error(req, error);
+    } else {
+        touch_atime(handle);
+        fuse_reply_buf(req, (const char *)kvs_worker_scratch() + (offset - first), len);
+    }
+}
+
+void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
+                    uint64_t offset)
+{
+    size = KVS_MIN(size, KVS_MAX_REQUEST);
+    if (!is_still_verified(handle)) {
+        reply_raw(req, fs, handle, size, offset);
+        return;
+    }
+    if (offset >= handle->size) {
+        fuse_reply_buf(req, NULL, 0);
+        return;
+    }
+    struct kvs_buffer *buffer = kvs_buffer_pin(fs->buffers, &handle->buffer);
+    if (buffer == NULL) {
+        reply_pieces(req, fs, handle, size, offset);
+        return;
+    }
+    size_t len = (size_t)KVS_MIN((uint64_t)size, handle->size - offset);
+    fuse_reply_buf(req, (const char *)buffer->memory + offset, len);
+    kvs_buffer_unpin(fs->buffers, buffer);
+    touch_atime(handle);
+}
+
+void kvs_serve_close(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    kvs_buffer_give_up(fs->buffers, &handle->buffer);
+    free(handle->piece_sums);
+    handle->piece_sums = NULL;
+}
