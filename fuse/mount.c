@@ -113,7 +113,6 @@ static int find_entry(int fd, struct mount_entry *entry_ret)
     kvs_cleanup_free char *line = NULL;
     size_t size = 0;
     bool found = false;
-    *entry_ret = (struct mount_entry){0};
     while (!found && getline(&line, &size, table) > 0)
         found = parse_entry(line, id, entry_ret);
     fclose(table);
@@ -185,7 +184,7 @@ enum occupant {
 /* 0 or -errno. */
 static int identify(int fd, const char *path, enum occupant *occupant_ret)
 {
-    struct mount_entry entry;
+    struct mount_entry entry = {0};
     int error = find_entry(fd, &entry);
     if (error)
         return error;
@@ -225,7 +224,7 @@ static int look_up(const char *mountpoint, char *path, enum occupant *occupant_r
  * or -errno, said. */
 static int look_once(const char *mountpoint, char *path)
 {
-    enum occupant occupant;
+    enum occupant occupant = OCCUPANT_ORDINARY;
     int error = look_up(mountpoint, path, &occupant);
     if (error || occupant == OCCUPANT_ORDINARY)
         return error;

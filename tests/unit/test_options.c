@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line and mount options: what is taken, what is refused, and what libfuse is told.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/log.h"
+#include "fuse/options.h"
+
+#define MOST_ARGUMENTS 12
+
+/* Parses a command line given as words; what goes to stderr is left in `said`. */
+static char said[4096];
+
+static int parse(struct kvs_options *options, const char *const *words)
+{
+    char *argv[MOST_ARGUMENTS + 1] = {NULL};
+    int argc = 0;
+    for (; words[argc]; argc++) {
+        assert_true(argc < MOST_ARGUMENTS);
+        argv[argc] = strdup(words[argc]);
+    }
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    int stderr_copy = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    int result = kvs_options_parse(argc, argv, options);
+    dup2(stderr_copy, STDERR_FILENO);
+    close(stderr_copy);
+    rewind(file);
+    said[fread(said, 1, sizeof(said) - 1, file)] = 0;
+    fclose(file);
+    for (int i = 0; i < argc; i++)
+        free(argv[i]);
+    return result;
+}
+
+#define PARSE(options, ...) parse(options, (const char *const[]){"kvsealfs", __VA_ARGS__, NULL})
+
+/* What libfuse is told after -o, between commas. */
+static const char *told(const struct kvs_options *options)
+{
+    assert_int_equal(options->session_args.argc, 3);
+    assert_string_equal(options->session_args.argv[1], "-o");
+    return options->session_args.argv[2];
+}
+
+static bool is_told(const struct kvs_options *options, const char *item)
+{
+    char list[4096], wanted[256];
+    snprintf(list, sizeof(list), ",%s,", told(options));
+    snprintf(wanted, sizeof(wanted), ",%s,", item);
+    return strstr(list, wanted) != NULL;
+}
+
+static void c21_defaults(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(PARSE(&options, "/source", "/mnt"), 0);
+    assert_string_equal(said, "");
+    assert_string_equal(options.source, "/source");
+    assert_string_equal(options.mountpoint, "/mnt");
+    assert_false(options.foreground || options.debug || options.read_only);
+    assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_REMOVE);
+    assert_int_equal(options.corrupt_errno, EBADMSG);
+    assert_int_equal(options.unsealed, KVS_UNSEALED_ALLOW);
+    assert_int_equal(options.max_reread, 1 << 30);
+    assert_int_equal(options.buffer_memory, 1 << 30);
+    assert_true(options.attr_timeout == 1 && options.entry_timeout == 1);
+    assert_true(options.negative_timeout == 0);
+    assert_int_equal(options.threads, 512);
+    assert_true(is_told(&options, "default_permissions"));
+    assert_true(is_told(&options, "fsname=/source"));
+    assert_true(is_told(&options, "subtype=kvsealfs"));
+    assert_true(is_told(&options, "rw"));
+    assert_int_equal(is_told(&options, "allow_other"), geteuid() == 0);
+    kvs_options_destroy(&options);
+}
+
+static void c21_every_setting_is_taken(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(PARSE(&options, "-o", "on_corrupt=quarantine,corrupt_errno=ENOENT", "/s", "-f",
+                           "-ounsealed=deny,max_reread=0,buffer_memory=32M,threads=4", "/m", "-o",
+                           "attr_timeout=0.5,entry_timeout=0,negative_timeout=86400,ro"),
+                     0);
+    assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_QUARANTINE);
+    assert_int_equal(options.corrupt_errno, ENOENT);
+    assert_int_equal(options.unsealed, KVS_UNSEALED_DENY);
+    assert_int_equal(options.max_reread, 0);
+    assert_int_equal(options.buffer_memory, 32 << 20);
+    assert_int_equal(options.threads, 4);
+    assert_true(options.attr_timeout == 0.5 && options.entry_timeout == 0);
+    assert_true(options.negative_timeout == 86400);
+    assert_true(options.foreground && options.read_only);
+    assert_string_equal(options.source, "/s");
+    assert_string_equal(options.mountpoint, "/m");
+    assert_true(is_told(&options, "ro"));
+    kvs_options_destroy(&options);
+}
+
+static void c21_the_last_of_a_kind_wins(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(PARSE(&options, "/s", "/m", "-o", "threads=8,ro,fsname=a,on_corrupt=keep",
+                           "-o", "threads=9,rw,fsname=b,on_corrupt=remove"),
+                     0);
+    assert_int_equal(options.threads, 9);
+    assert_false(options.read_only);
+    assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_REMOVE);
+    assert_true(is_told(&options, "fsname=b"));
+    assert_false(is_told(&options, "fsname=a"));
+    assert_false(is_told(&options, "ro"));
+    kvs_options_destroy(&options);
+}
+
+/* What mount(8), fstab and systemd add must not stop a mount. */
+static void c21_words_of_mount_and_fstab(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(
+        PARSE(&options, "/s", "/m", "-o",
+              "rw,defaults,auto,noauto,user,user=me,users,nouser,nofail,_netdev,"
+              "x-systemd.requires=/s,X-mount.mkdir,comment=mine,relatime,noatime,"
+              "strictatime,dev,suid,nosuid,noexec,sync,default_permissions,allow_root"),
+        0);
+    assert_string_equal(said, "");
+    assert_true(is_told(&options, "dev"));
+    assert_true(is_told(&options, "suid"));
+    assert_true(is_told(&options, "nosuid"));
+    assert_true(is_told(&options, "noexec"));
+    assert_true(is_told(&options, "sync"));
+    assert_true(is_told(&options, "allow_root"));
+    assert_false(is_told(&options, "allow_other"));
+    assert_null(strstr(told(&options), "systemd"));
+    kvs_options_destroy(&options);
+}
+
+static void c21_commas_and_backslashes(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(PARSE(&options, "/a,b\\c", "/m", "-o", "subtype=x\\,y\\\\z,threads=5"), 0);
+    assert_non_null(strstr(told(&options), "fsname=/a\\,b\\\\c,"));
+    assert_non_null(strstr(told(&options), "subtype=x\\,y\\\\z,"));
+    assert_int_equal(options.threads, 5);
+    kvs_options_destroy(&options);
+}
+
+static void c21_bad_options_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *option, *expected;
+    } cases[] = {
+        {"rw,foo,dev", "kvsealfs: unknown option 'foo' in -o rw,foo,dev: see kvsealfs -h\n"},
+        {"foo=bar", "unknown option 'foo' in -o foo=bar"},
+        {"thread=8", "unknown option 'thread'"},
+        {"ro=1", "unknown option 'ro'"},
+        {"fsname", "unknown option 'fsname'"},
+        {"remount", "unknown option 'remount'"},
+        {"threads", "option 'threads' needs a value: a whole number from 4 to 4096"},
+        {"threads=", "bad value '' for option 'threads'"},
+        {"threads=3", "bad value '3' for option 'threads': allowed is a whole number from 4"},
+        {"threads=4097", "bad value '4097'"},
+        {"threads=0x10", "bad value '0x10'"},
+        {"threads=-8", "bad value '-8'"},
+        {"threads=99999999999999999999999", "bad value"},
+        {"threads=18446744073709551624", "bad value"},
+        {"on_corrupt=delete",
+         "bad value 'delete' for option 'on_corrupt': allowed is remove, "
+         "quarantine or keep"},
+        {"corrupt_errno=ebadmsg", "bad value 'ebadmsg'"},
+        {"unsealed=", "bad value ''"},
+        {"buffer_memory=31M", "bad value '31M' for option 'buffer_memory': allowed is a size from"},
+        {"buffer_memory=1X", "bad value '1X'"},
+        {"max_reread=-1", "bad value '-1'"},
+        {"attr_timeout=nan", "bad value 'nan' for option 'attr_timeout': allowed is seconds"},
+        {"attr_timeout=-1", "bad value '-1'"},
+        {"entry_timeout=86401", "bad value '86401'"},
+        {"negative_timeout=1.2.3", "bad value '1.2.3'"},
+        {"negative_timeout=.", "bad value '.'"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct kvs_options options;
+        int result = PARSE(&options, "/s", "/m", "-o", cases[i].option);
+        kvs_options_destroy(&options);
+        if (result != -EINVAL || !strstr(said, cases[i].expected) ||
+            strchr(said, '\n') != said + strlen(said) - 1)
+            fail_msg("-o %s: result %d, said \"%s\"", cases[i].option, result, said);
+    }
+}
+
+static void c21_bad_command_lines_get_one_line(void **state)
+{
+    static const struct {
+        const char *words[6], *expected;
+    } cases[] = {
+        {{"kvsealfs"}, "usage: kvsealfs SOURCE MOUNTPOINT"},
+        {{"kvsealfs", "/s"}, "usage: kvsealfs SOURCE MOUNTPOINT"},
+        {{"kvsealfs", "/s", "/m", "/x"}, "usage: kvsealfs SOURCE MOUNTPOINT"},
+        {{"kvsealfs", "", "/m"}, "usage: kvsealfs SOURCE MOUNTPOINT"},
+        {{"kvsealfs", "/s", "/m", "-o"}, "-o needs an argument"},
+        {{"kvsealfs", "/s", "/m", "-z"}, "unknown option '-z'"},
+        {{"kvsealfs", "/s", "/m", "--quick"}, "unknown option '--quick'"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct kvs_options options;
+        int result = parse(&options, cases[i].words);
+        kvs_options_destroy(&options);
+        if (result != -EINVAL || !strstr(said, cases[i].expected) ||
+            strchr(said, '\n') != said + strlen(said) - 1)
+            fail_msg("case %zu: result %d, said \"%s\"", i, result, said);
+    }
+}
+
+static void c21_help_and_version_need_no_operands(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(PARSE(&options, "-h"), 0);
+    assert_true(options.show_help);
+    kvs_options_destroy(&options);
+    assert_int_equal(PARSE(&options, "--version"), 0);
+    assert_true(options.show_version);
+    kvs_options_destroy(&options);
+}
+
+static void sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        int result;
+        uint64_t size;
+    } cases[] = {
+        {"0", 0, 0},
+        {"4096", 0, 4096},
+        {"1k", 0, 1024},
+        {"64M", 0, (uint64_t)64 << 20},
+        {"1.5G", 0, (uint64_t)3 << 29},
+        {"2T", 0, (uint64_t)2 << 40},
+        {"18446744073709551615", 0, UINT64_MAX},
+        {"18446744073709551616", -ERANGE, 0},
+        {"16777216T", -ERANGE, 0},
+        {"", -EINVAL, 0},
+        {"M", -EINVAL, 0},
+        {"-1", -EINVAL, 0},
+        {" 1", -EINVAL, 0},
+        {"1 M", -EINVAL, 0},
+        {"1MB", -EINVAL, 0},
+        {"1.5", -EINVAL, 0},
+        {".5G", -EINVAL, 0},
+        {"0x10", -EINVAL, 0},
+        {"1P", -EINVAL, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        uint64_t size = 0;
+        int result = kvs_options_parse_size(cases[i].text, &size);
+        if (result != cases[i].result || size != cases[i].size)
+            fail_msg("\"%s\": result %d, size %llu", cases[i].text, result,
+                     (unsigned long long)size);
+    }
+}
+
+int main(void)
+{
+    kvs_log_init("kvsealfs");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(c21_defaults),
+        cmocka_unit_test(c21_every_setting_is_taken),
+        cmocka_unit_test(c21_the_last_of_a_kind_wins),
+        cmocka_unit_test(c21_words_of_mount_and_fstab),
+        cmocka_unit_test(c21_commas_and_backslashes),
+        cmocka_unit_test(c21_bad_options_are_refused_by_name),
+        cmocka_unit_test(c21_bad_command_lines_get_one_line),
+        cmocka_unit_test(c21_help_and_version_need_no_operands),
+        cmocka_unit_test(sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
