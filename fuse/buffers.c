@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory within one budget: free buffers cached for reuse, kept ones dropped oldest first.
+#include "fuse/buffers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "core/stats.h"
+#include "core/util.h"
+
+#define HUGE_PAGE     ((size_t)2 << 20)
+#define SMALL_PAGE    ((size_t)4096)
+#define CACHE_TIME_MS 2000 /* unused for so long: back to the system */
+
+/* Oldest first. */
+struct list {
+    struct kvs_buffer *first, *last;
+};
+
+/*
+ * Each buffer is in one of three places: pinned (in no list), `kept` (a slot points to it), or
+ * `cached` (free). All of it counts in `block_bytes` until it is unmapped, which happens outside
+ * the lock: whoever needs room collects its victims in a list of its own first.
+ */
+struct kvs_buffers {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* something was cached, or `is_ending` */
+    pthread_t helper;
+    bool is_ending;
+    uint64_t budget;
+    uint64_t block_bytes;
+    uint64_t reserved_bytes;
+    struct list kept;
+    struct list cached;
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void list_append(struct list *list, struct kvs_buffer *buffer)
+{
+    buffer->next = NULL;
+    buffer->previous = list->last;
+    if (list->last)
+        list->last->next = buffer;
+    else
+        list->first = buffer;
+    list->last = buffer;
+}
+
+static void list_remove(struct list *list, struct kvs_buffer *buffer)
+{
+    if (buffer->previous)
+        buffer->previous->next = buffer->next;
+    else
+        list->first = buffer->next;
+    if (buffer->next)
+        buffer->next->previous = buffer->previous;
+    else
+        list->last = buffer->previous;
+    buffer->previous = buffer->next = NULL;
+}
+
+static size_t capacity_for(size_t size)
+{
+    size_t unit = size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;
+    return KVS_ALIGN_UP(KVS_MAX(size, (size_t)1), unit);
+}
+
+/* Maps more than is wanted and cuts off both ends: mmap aligns to small pages only. */
+static void *map_aligned(size_t capacity)
+{
+    size_t mapped = capacity + HUGE_PAGE;
+    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED)
+        return NULL;
+    char *memory = start + (KVS_ALIGN_UP((uintptr_t)start, HUGE_PAGE) - (uintptr_t)start);
+    char *end = start + mapped;
+    if (memory > start)
+        munmap(start, (size_t)(memory - start));
+    if (end > memory + capacity)
+        munmap(memory + capacity, (size_t)(end - (memory + capacity)));
+    if (capacity >= HUGE_PAGE)
+        madvise(memory, capacity, MADV_HUGEPAGE);
+    return memory;
+}
+
+static struct kvs_buffer *map_buffer(size_t capacity)
+{
+    struct kvs_buffer *buffer = calloc(1, sizeof(*buffer));
+    if (!buffer)
+        return NULL;
+    buffer->memory = map_aligned(capacity);
+    if (!buffer->memory) {
+        free(buffer);
+        return NULL;
+    }
+    buffer->capacity = capacity;
+    buffer->pins = 1;
+    return buffer;
+}
+
+static void unmap_all(struct list *victims)
+{
+    while (victims->first) {
+        struct kvs_buffer *buffer = victims->first;
+        list_remove(victims, buffer);
+        munmap(buffer->memory, buffer->capacity);
+        free(buffer);
+    }
+}
+
+static void cache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    buffer->freed_at_ms = now_ms();
+    if (!buffers->cached.first)
+        pthread_cond_signal(&buffers->changed);
+    list_append(&buffers->cached, buffer);
+}
+
+static void *run_helper(void *argument)
+{
+    struct kvs_buffers *buffers = argument;
+
+    pthread_mutex_lock(&buffers->lock);
+    while (!buffers->is_ending) {
+        struct kvs_buffer *oldest = buffers->cached.first;
+        if (!oldest) {
+            pthread_cond_wait(&buffers->changed, &buffers->lock);
+            continue;
+        }
+        uint64_t due_ms = oldest->freed_at_ms + CACHE_TIME_MS;
+        if (now_ms() < due_ms) {
+            struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
+                                   .tv_nsec = (long)(due_ms % 1000) * 1000000};
+            pthread_cond_timedwait(&buffers->changed, &buffers->lock, &due);
+            continue;
+        }
+        struct list victims = {0};
+        list_remove(&buffers->cached, oldest);
+        list_append(&victims, oldest);
+        buffers->block_bytes -= oldest->capacity;
+        pthread_mutex_unlock(&buffers->lock);
+        unmap_all(&victims);
+        pthread_mutex_lock(&buffers->lock);
+    }
+    pthread_mutex_unlock(&buffers->lock);
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static int start_helper(struct kvs_buffers *buffers)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&buffers->helper, NULL, run_helper, buffers);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error ? -ENOMEM : 0;
+}
+
+int kvs_buffers_create(uint64_t budget, struct kvs_buffers **buffers_ret)
+{
+    struct kvs_buffers *buffers = calloc(1, sizeof(*buffers));
+    if (!buffers)
+        return -ENOMEM;
+    buffers->budget = budget;
+    pthread_mutex_init(&buffers->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&buffers->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+
+    int error = start_helper(buffers);
+    if (error) {
+        pthread_cond_destroy(&buffers->changed);
+        pthread_mutex_destroy(&buffers->lock);
+        free(buffers);
+        return error;
+    }
+    *buffers_ret = buffers;
+    return 0;
+}
+
+void kvs_buffers_destroy(struct kvs_buffers *buffers)
+{
+    if (!buffers)
+        return;
+    pthread_mutex_lock(&buffers->lock);
+    buffers->is_ending = true;
+    pthread_cond_signal(&buffers->changed);
+    pthread_mutex_unlock(&buffers->lock);
+    pthread_join(buffers->helper, NULL);
+    unmap_all(&buffers->cached);
+    unmap_all(&buffers->kept);
+    pthread_cond_destroy(&buffers->changed);
+    pthread_mutex_destroy(&buffers->lock);
+    free(buffers);
+}
+
+static bool has_room(const struct kvs_buffers *buffers, size_t size, uint64_t block_limit)
+{
+    return buffers->block_bytes + size <= block_limit &&
+           buffers->block_bytes + buffers->reserved_bytes + size <= buffers->budget;
+}
+
+/* What fits without wasting half of it; the smallest such, of these the one used last. */
+static struct kvs_buffer *find_cached(struct kvs_buffers *buffers, size_t capacity)
+{
+    struct kvs_buffer *best = NULL;
+    for (struct kvs_buffer *b = buffers->cached.last; b; b = b->previous)
+        if (b->capacity >= capacity && b->capacity <= 2 * capacity &&
+            (!best || b->capacity < best->capacity)) {
+            best = b;
+            if (b->capacity == capacity)
+                break;
+        }
+    return best;
+}
+
+/* Takes the buffer that is missed least out of its list; NULL when all are pinned. */
+static struct kvs_buffer *pop_victim(struct kvs_buffers *buffers)
+{
+    struct kvs_buffer *victim = buffers->cached.first;
+    if (victim) {
+        list_remove(&buffers->cached, victim);
+        return victim;
+    }
+    victim = buffers->kept.first;
+    if (victim) {
+        list_remove(&buffers->kept, victim);
+        *victim->slot = NULL;
+        victim->slot = NULL;
+        kvs_stats_add(KVS_STAT_buffers_dropped, 1);
+    }
+    return victim;
+}
+
+/* Drops unpinned buffers until `size` fits, or none is left. Of the dropped ones, one that has the
+ * wanted capacity is returned instead: its pages are there already, new ones must be cleared. */
+static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, uint64_t block_limit,
+                                    bool may_reuse, struct list *victims)
+{
+    while (!has_room(buffers, size, block_limit)) {
+        struct kvs_buffer *victim = pop_victim(buffers);
+        if (!victim)
+            break;
+        if (may_reuse && victim->capacity >= size && victim->capacity <= 2 * size)
+            return victim;
+        buffers->block_bytes -= victim->capacity;
+        list_append(victims, victim);
+    }
+    return NULL;
+}
+
+struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
+{
+    if (size > buffers->budget)
+        return NULL;
+    size_t capacity = capacity_for(size);
+    uint64_t limit = buffers->budget / 4 * 3;
+    if (capacity > limit)
+        return NULL; /* no reason to drop anything */
+    struct list victims = {0};
+
+    pthread_mutex_lock(&buffers->lock);
+    struct kvs_buffer *buffer = find_cached(buffers, capacity);
+    if (buffer)
+        list_remove(&buffers->cached, buffer);
+    else
+        buffer = make_room(buffers, capacity, limit, true, &victims);
+    bool is_counted = !buffer && has_room(buffers, capacity, limit);
+    if (is_counted)
+        buffers->block_bytes += capacity;
+    if (buffer)
+        buffer->pins = 1;
+    pthread_mutex_unlock(&buffers->lock);
+
+    unmap_all(&victims);
+    if (!is_counted)
+        return buffer;
+    buffer = map_buffer(capacity);
+    if (!buffer) {
+        pthread_mutex_lock(&buffers->lock);
+        buffers->block_bytes -= capacity;
+        pthread_mutex_unlock(&buffers->lock);
+    }
+    return buffer;
+}
+
+static void drop_pin(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    if (--buffer->pins > 0)
+        return;
+    if (buffer->slot)
+        list_append(&buffers->kept, buffer);
+    else
+        cache_buffer(buffers, buffer);
+}
+
+void kvs_buffer_keep(struct kvs_buffers *buffers, struct kvs_buffer *buffer,
+                     struct kvs_buffer **slot)
+{
+    pthread_mutex_lock(&buffers->lock);
+    buffer->slot = slot;
+    *slot = buffer;
+    drop_pin(buffers, buffer);
+    pthread_mutex_unlock(&buffers->lock);
+}
+
+struct kvs_buffer *kvs_buffer_pin(struct kvs_buffers *buffers, struct kvs_buffer **slot)
+{
+    pthread_mutex_lock(&buffers->lock);
+    struct kvs_buffer *buffer = *slot;
+    if (buffer && buffer->pins++ == 0)
+        list_remove(&buffers->kept, buffer);
+    pthread_mutex_unlock(&buffers->lock);
+    return buffer;
+}
+
+void kvs_buffer_unpin(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    pthread_mutex_lock(&buffers->lock);
+    drop_pin(buffers, buffer);
+    pthread_mutex_unlock(&buffers->lock);
+}
+
+void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot)
+{
+    pthread_mutex_lock(&buffers->lock);
+    struct kvs_buffer *buffer = *slot;
+    *slot = NULL;
+    if (buffer) {
+        buffer->slot = NULL;
+        if (buffer->pins == 0) {
+            list_remove(&buffers->kept, buffer);
+            cache_buffer(buffers, buffer);
+        }
+    }
+    pthread_mutex_unlock(&buffers->lock);
+}
+
+bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size)
+{
+    if (size > buffers->budget)
+        return false;
+    struct list victims = {0};
+    pthread_mutex_lock(&buffers->lock);
+    make_room(buffers, size, UINT64_MAX, false, &victims);
+    bool has = has_room(buffers, size, UINT64_MAX);
+    if (has)
+        buffers->reserved_bytes += size;
+    pthread_mutex_unlock(&buffers->lock);
+    unmap_all(&victims);
+    return has;
+}
+
+void kvs_buffers_unreserve(struct kvs_buffers *buffers, size_t size)
+{
+    pthread_mutex_lock(&buffers->lock);
+    buffers->reserved_bytes -= size;
+    pthread_mutex_unlock(&buffers->lock);
+}
+
+uint64_t kvs_buffers_used(struct kvs_buffers *buffers)
+{
+    pthread_mutex_lock(&buffers->lock);
+    uint64_t used = buffers->block_bytes + buffers->reserved_bytes;
+    pthread_mutex_unlock(&buffers->lock);
+    return used;
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop: an elastic set of threads, each blocked in read(2) of /dev/fuse with memory of its own.
+//
+// The kernel hands each request to one waiting reader (an exclusive wait, first come first served),
+// so a blocking read is the fastest way to wait and wakes nobody in vain. What cannot be said
+// through the device - end, give your memory back - is left in the worker's `orders` and pointed
+// out with a signal whose handler does nothing: the read returns EINTR. A signal that comes just
+// before the read is lost; the main thread repeats it. It signals receiving workers only, so that
+// no system call of an operation is interrupted.
+#include "fuse/worker.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/util.h"
+#include "core/verify.h"
+#include "fuse/buffers.h"
+#include "fuse/caller.h"
+
+#define FIRST_WORKERS  4 /* always there */
+#define TICK_MS        5000
+#define END_TICK_MS    10
+#define STACK_SIZE     ((size_t)1 << 20)
+#define WAKE_SIGNAL    SIGRTMIN
+#define WRITE_HEADER   (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
+#define RECEIVE_SIZE   (WRITE_HEADER + KVS_MAX_REQUEST)
+#define SCRATCH_OFFSET (KVS_IO_ALIGN + KVS_MAX_REQUEST)
+#define WORKER_MEMORY  (SCRATCH_OFFSET + KVS_SCRATCH_SIZE)
+
+enum order {
+    ORDER_TRIM = 1, /* give the pages of your memory back */
+    ORDER_END = 2,
+};
+
+/* `memory`: a request is received so that the payload of a WRITE begins at its second page. The
+ * scratch area follows. */
+struct worker {
+    struct worker *previous, *next; /* protected by the pool's lock */
+    struct pool *pool;
+    pthread_t thread;
+    char *memory;
+    bool is_counted;      /* its memory, in the budget */
+    pthread_mutex_t lock; /* while a signal is sent, it stays receiving */
+    bool is_receiving;
+    atomic_uint orders;
+    atomic_bool has_served; /* since the last tick */
+    atomic_bool is_trimmed;
+};
+
+struct pool {
+    struct kvs_fs *fs;
+    int device_fd;
+    int ended_fd; /* an eventfd: a worker has ended */
+    pthread_attr_t attributes;
+    pthread_mutex_t lock;
+    struct worker *workers;
+    unsigned count;
+    atomic_uint idle;       /* receiving, or about to */
+    atomic_uint least_idle; /* since the last tick */
+    atomic_int error;
+};
+
+static _Thread_local char *scratch;
+
+void *kvs_worker_scratch(void)
+{
+    return scratch;
+}
+
+static void ignore_signal(int number)
+{
+}
+
+/* All signals are the main thread's, but for the wake-up, and for those that are a bug's. */
+static void block_signals(sigset_t *old_ret)
+{
+    static const int not_blocked[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(not_blocked) / sizeof(not_blocked[0]); i++)
+        sigdelset(&blocked, not_blocked[i]);
+    sigdelset(&blocked, WAKE_SIGNAL);
+    pthread_sigmask(SIG_SETMASK, &blocked, old_ret);
+}
+
+static void *run_worker(void *argument);
+
+static void free_worker(struct worker *worker)
+{
+    if (worker->memory)
+        munmap(worker->memory, WORKER_MEMORY);
+    if (worker->is_counted)
+        kvs_buffers_unreserve(worker->pool->fs->buffers, WORKER_MEMORY);
+    pthread_mutex_destroy(&worker->lock);
+    free(worker);
+}
+
+static struct worker *make_worker(struct pool *pool, bool must)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    if (!worker)
+        return NULL;
+    worker->pool = pool;
+    pthread_mutex_init(&worker->lock, NULL);
+    atomic_init(&worker->is_trimmed, true);
+    worker->is_counted = kvs_buffers_reserve(pool->fs->buffers, WORKER_MEMORY);
+    if (worker->is_counted || must) {
+        void *memory = mmap(NULL, WORKER_MEMORY, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory != MAP_FAILED) {
+            worker->memory = memory;
+            return worker;
+        }
+    }
+    free_worker(worker);
+    return NULL;
+}
+
+/* Adds an idle worker. 0 or -errno; -EAGAIN: as many as there may be. */
+static int start_worker(struct pool *pool, bool must)
+{
+    int error = -EAGAIN;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->count >= pool->fs->options.threads)
+        goto out;
+    error = -ENOMEM;
+    struct worker *worker = make_worker(pool, must);
+    if (!worker)
+        goto out;
+    atomic_fetch_add(&pool->idle, 1);
+    error = -pthread_create(&worker->thread, &pool->attributes, run_worker, worker);
+    if (error) {
+        atomic_fetch_sub(&pool->idle, 1);
+        free_worker(worker);
+        goto out;
+    }
+    worker->next = pool->workers;
+    if (worker->next)
+        worker->next->previous = worker;
+    pool->workers = worker;
+    pool->count++;
+out:
+    pthread_mutex_unlock(&pool->lock);
+    return error;
+}
+
+/* The main thread may free the pool once the lock is given back. */
+static void end_worker(struct worker *worker)
+{
+    struct pool *pool = worker->pool;
+    scratch = NULL;
+    pthread_mutex_lock(&pool->lock);
+    if (worker->previous)
+        worker->previous->next = worker->next;
+    else
+        pool->workers = worker->next;
+    if (worker->next)
+        worker->next->previous = worker->previous;
+    free_worker(worker);
+    pool->count--;
+    eventfd_write(pool->ended_fd, 1);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void set_receiving(struct worker *worker, bool is_receiving)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->is_receiving = is_receiving;
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* libfuse's own receive function drops a request that comes after fuse_session_exit: the client
+ * would wait in vain for the unmount. Bytes received, or -errno. */
+static ssize_t receive(struct worker *worker)
+{
+    ssize_t len = -EINTR;
+    set_receiving(worker, true);
+    if (!atomic_load(&worker->orders)) {
+        len = read(worker->pool->device_fd, worker->memory + KVS_IO_ALIGN - WRITE_HEADER,
+                   RECEIVE_SIZE);
+        if (len < 0)
+            len = -errno;
+    }
+    set_receiving(worker, false);
+    return len;
+}
+
+static bool is_forget(const void *request)
+{
+    uint32_t opcode = ((const struct fuse_in_header *)request)->opcode;
+    return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
+}
+
+static void serve(struct worker *worker, size_t len)
+{
+    struct pool *pool = worker->pool;
+    struct fuse_buf request = {.size = len, .mem = worker->memory + KVS_IO_ALIGN - WRITE_HEADER};
+
+    unsigned idle = atomic_fetch_sub(&pool->idle, 1) - 1;
+    if (idle < atomic_load_explicit(&pool->least_idle, memory_order_relaxed))
+        atomic_store_explicit(&pool->least_idle, idle, memory_order_relaxed);
+    if (idle == 0 && !is_forget(request.mem)) /* FORGET touches memory only and cannot hang */
+        start_worker(pool, false);
+    fuse_session_process_buf(pool->fs->session, &request);
+    atomic_store_explicit(&worker->is_trimmed, false, memory_order_relaxed);
+    atomic_store_explicit(&worker->has_served, true, memory_order_relaxed);
+    atomic_fetch_add(&pool->idle, 1);
+}
+
+/* What read(2) of /dev/fuse failed with. False: the end. */
+static bool goes_on_after(struct pool *pool, int error)
+{
+    if (error == -EINTR || error == -EAGAIN || error == -ENOENT) /* ENOENT: request interrupted */
+        return true;
+    if (error != -ENODEV) { /* ENODEV: unmounted */
+        atomic_store(&pool->error, error);
+        kvs_log(KVS_LOG_ALWAYS, LOG_ERR, "reading requests from the kernel: %s", strerror(-error));
+    }
+    fuse_session_exit(pool->fs->session);
+    return false;
+}
+
+static void *run_worker(void *argument)
+{
+    struct worker *worker = argument;
+    struct pool *pool = worker->pool;
+    kvs_caller_thread_init();
+    pthread_setname_np(pthread_self(), "worker");
+    scratch = worker->memory + SCRATCH_OFFSET;
+
+    while (!fuse_session_exited(pool->fs->session)) {
+        ssize_t len = receive(worker);
+        if (len >= (ssize_t)sizeof(struct fuse_in_header))
+            serve(worker, (size_t)len);
+        else if (!goes_on_after(pool, len < 0 ? (int)len : -EIO))
+            break;
+        unsigned orders = atomic_exchange(&worker->orders, 0);
+        if (orders & ORDER_END)
+            break;
+        if (orders & ORDER_TRIM) {
+            madvise(worker->memory, WORKER_MEMORY, MADV_DONTNEED);
+            atomic_store_explicit(&worker->is_trimmed, true, memory_order_relaxed);
+        }
+    }
+    atomic_fetch_sub(&pool->idle, 1);
+    end_worker(worker);
+    return NULL;
+}
+
+/* Callers hold pool->lock, so that the worker is still there. */
+static void give_order(struct worker *worker, enum order order)
+{
+    atomic_fetch_or(&worker->orders, order);
+    pthread_mutex_lock(&worker->lock);
+    if (worker->is_receiving)
+        pthread_kill(worker->thread, WAKE_SIGNAL);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+/* Ends workers that were not needed since the last tick, and takes the memory of those that had
+ * nothing to do. */
+static void shrink(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    unsigned idle = atomic_load(&pool->idle);
+    unsigned least = KVS_MIN(atomic_exchange(&pool->least_idle, idle), idle);
+    unsigned surplus = least > FIRST_WORKERS ? least - FIRST_WORKERS : 0;
+    for (struct worker *worker = pool->workers; worker; worker = worker->next) {
+        bool has_served = atomic_exchange(&worker->has_served, false);
+        bool is_receiving;
+        pthread_mutex_lock(&worker->lock);
+        is_receiving = worker->is_receiving;
+        pthread_mutex_unlock(&worker->lock);
+        if (is_receiving && surplus > 0) {
+            surplus--;
+            give_order(worker, ORDER_END);
+        } else if (!has_served && !atomic_load(&worker->is_trimmed)) {
+            give_order(worker, ORDER_TRIM);
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static unsigned order_end(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    for (struct worker *worker = pool->workers; worker; worker = worker->next)
+        give_order(worker, ORDER_END);
+    unsigned count = pool->count;
+    pthread_mutex_unlock(&pool->lock);
+    return count;
+}
+
+/* Waits, with the signals of `mask` let in, until a worker ended. False: the time was over, or a
+ * signal came. */
+static bool wait_for_end(struct pool *pool, int64_t timeout_ms, const sigset_t *mask)
+{
+    struct pollfd ended = {.fd = pool->ended_fd, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                               .tv_nsec = (timeout_ms % 1000) * 1000000};
+    if (ppoll(&ended, 1, &timeout, mask) <= 0)
+        return false;
+    eventfd_t count;
+    eventfd_read(pool->ended_fd, &count);
+    return true;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Until somebody asks for the end. */
+static void supervise(struct pool *pool, const sigset_t *mask)
+{
+    int64_t next_tick = now_ms() + TICK_MS;
+    while (!fuse_session_exited(pool->fs->session)) {
+        int64_t left = next_tick - now_ms();
+        if (left <= 0) {
+            shrink(pool);
+            next_tick = now_ms() + TICK_MS;
+        } else {
+            wait_for_end(pool, left, mask);
+        }
+    }
+}
+
+/* Returns how many hang. */
+static unsigned end_all(struct pool *pool, unsigned grace_ms, const sigset_t *mask)
+{
+    int64_t deadline = now_ms() + grace_ms;
+    unsigned left = order_end(pool);
+    while (left > 0 && now_ms() < deadline) {
+        wait_for_end(pool, END_TICK_MS, mask);
+        left = order_end(pool);
+    }
+    return left;
+}
+
+static int create_pool(struct kvs_fs *fs, struct pool **pool_ret)
+{
+    struct pool *pool = calloc(1, sizeof(*pool));
+    if (!pool)
+        return -ENOMEM;
+    pool->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pool->ended_fd < 0) {
+        free(pool);
+        return -errno;
+    }
+    pool->fs = fs;
+    pool->device_fd = fuse_session_fd(fs->session);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_attr_init(&pool->attributes);
+    pthread_attr_setdetachstate(&pool->attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&pool->attributes, STACK_SIZE);
+    *pool_ret = pool;
+    return 0;
+}
+
+static void destroy_pool(struct pool *pool)
+{
+    pthread_attr_destroy(&pool->attributes);
+    pthread_mutex_destroy(&pool->lock);
+    close(pool->ended_fd);
+    free(pool);
+}
+
+int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
+{
+    struct pool *pool = NULL;
+    int error = create_pool(fs, &pool);
+    if (error)
+        return error;
+    struct sigaction wake = {.sa_handler = ignore_signal}; /* without SA_RESTART */
+    sigaction(WAKE_SIGNAL, &wake, NULL);
+    sigset_t mask; /* signals come in only while the main thread waits */
+    block_signals(&mask);
+
+    for (int i = 0; i < FIRST_WORKERS && !error; i++)
+        error = start_worker(pool, true);
+    if (error)
+        fuse_session_exit(fs->session);
+    supervise(pool, &mask);
+    unsigned hanging = end_all(pool, grace_ms, &mask);
+    if (!error)
+        error = atomic_load(&pool->error);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    if (hanging > 0) /* they still use the pool; the process is about to exit */
+        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "%u requests hang and are given up", hanging);
+    else
+        destroy_pool(pool);
+    return error;
+}
