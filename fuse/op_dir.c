@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open directories. An entry's offset is the one that the file system below gives, so seeking works
+// as it does there.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/util.h"
+#include "fuse/inode.h"
+#include "fuse/ops.h"
+#include "fuse/reach.h"
+#include "fuse/worker.h"
+
+#define ENTRIES_SIZE ((size_t)32 << 10)
+
+/* fi->fh of a directory. What was read and did not fit into a reply waits for the next one. */
+struct open_dir {
+    int fd;
+    pthread_mutex_t lock; /* the rest, over getdents too: it holds up this handle's users alone */
+    off_t next_offset;    /* of the entry at `start` */
+    size_t start, end;    /* what is left in `entries` */
+    _Alignas(struct dirent64) char entries[ENTRIES_SIZE];
+};
+
+static struct open_dir *dir_of(const struct fuse_file_info *fi)
+{
+    return (struct open_dir *)(uintptr_t)fi->fh;
+}
+
+int kvs_dir_fd(const struct fuse_file_info *fi)
+{
+    return dir_of(fi)->fd;
+}
+
+static void close_dir(struct open_dir *dir)
+{
+    close(dir->fd);
+    pthread_mutex_destroy(&dir->lock);
+    free(dir);
+}
+
+void kvs_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct kvs_fs *fs = kvs_fs_of(req);
+    int fd = kvs_node_open(fs, kvs_node_of(fs, ino), O_RDONLY | O_DIRECTORY);
+    if (fd < 0) {
+        kvs_reply_error(req, fd);
+        return;
+    }
+    struct open_dir *dir = malloc(sizeof(*dir));
+    if (!dir) {
+        close(fd);
+        kvs_reply_error(req, -ENOMEM);
+        return;
+    }
+    dir->fd = fd;
+    pthread_mutex_init(&dir->lock, NULL);
+    dir->next_offset = 0;
+    dir->start = dir->end = 0;
+    fi->fh = (uintptr_t)dir;
+    if (fuse_reply_open(req, fi)) /* interrupted: no RELEASEDIR will come */
+        close_dir(dir);
+}
+
+void kvs_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    close_dir(dir_of(fi));
+    kvs_reply_error(req, 0);
+}
+
+/* Makes the entry at `offset` the next one. From the start the directory is read anew (rewinddir).
+ */
+static int seek_to(struct open_dir *dir, off_t offset)
+{
+    if (offset != 0 && offset == dir->next_offset)
+        return 0;
+    if (lseek(dir->fd, offset, SEEK_SET) < 0)
+        return -errno;
+    dir->next_offset = offset;
+    dir->start = dir->end = 0;
+    return 0;
+}
+
+/* 1: there is an entry at `start`; 0: the end of the directory; -errno. */
+static int load_entries(struct open_dir *dir)
+{
+    if (dir->start < dir->end)
+        return 1;
+    ssize_t len = getdents64(dir->fd, dir->entries, sizeof(dir->entries));
+    if (len < 0)
+        return -errno;
+    dir->start = 0;
+    dir->end = (size_t)len;
+    return len > 0;
+}
+
+/* Fills `reply` with whole entries. An error after the first entry waits for the next call. */
+static int fill_reply(fuse_req_t req, fuse_ino_t ino, struct open_dir *dir, off_t offset,
+                      char *reply, size_t size, size_t *len_ret)
+{
+    size_t len = 0;
+    int more = seek_to(dir, offset);
+    if (more == 0)
+        more = load_entries(dir);
+    while (more > 0) {
+        const struct dirent64 *entry = (const void *)(dir->entries + dir->start);
+        if (!kvs_is_hidden(ino, entry->d_name)) {
+            struct stat st = {.st_ino = entry->d_ino, .st_mode = (mode_t)DTTOIF(entry->d_type)};
+            size_t needed = fuse_add_direntry(req, reply + len, size - len, entry->d_name, &st,
+                                              entry->d_off);
+            if (needed > size - len)
+                break;
+            len += needed;
+        }
+        dir->start += entry->d_reclen;
+        dir->next_offset = entry->d_off;
+        more = load_entries(dir);
+    }
+    *len_ret = len;
+    return more < 0 && len == 0 ? more : 0;
+}
+
+void kvs_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                    struct fuse_file_info *fi)
+{
+    struct open_dir *dir = dir_of(fi);
+    char *reply = kvs_worker_scratch();
+    size_t len = 0;
+    pthread_mutex_lock(&dir->lock);
+    int error = fill_reply(req, ino, dir, offset, reply, KVS_MIN(size, KVS_SCRATCH_SIZE), &len);
+    pthread_mutex_unlock(&dir->lock);
+    if (error)
+        kvs_reply_error(req, error);
+    else
+        fuse_reply_buf(req, reply, len);
+}
+
+void kvs_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    int fd = kvs_dir_fd(fi);
+    kvs_reply_error(req, (datasync ? fdatasync(fd) : fsync(fd)) ? -errno : 0);
+}
