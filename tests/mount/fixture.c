@@ -115,6 +115,7 @@ static int run_on_source(const char *name, const char *base, enum kvt_source_kin
         printf("[  SKIPPED ] all of %s: %s\n", group, reason);
         return 0;
     }
+    printf("---- %s\n", group); // cmocka itself does not say it
     int failed = _cmocka_run_group_tests(group, tests, count, set_up_group, tear_down_group);
     kvt_source_remove(&the_env);
     return failed + teardown_failed;
