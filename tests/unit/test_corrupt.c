@@ -269,8 +269,8 @@ static int open_quarantine(void)
     return fd;
 }
 
-/* The name in quarantine that ends so; the caller frees it. */
-static char *find_name(int at_fd, const char *end, bool is_cause)
+/* A block's name in quarantine; the caller frees it. */
+static char *find_block(int at_fd)
 {
     DIR *stream = fdopendir(dup(at_fd));
     struct dirent *entry = NULL;
@@ -278,11 +278,8 @@ static char *find_name(int at_fd, const char *end, bool is_cause)
 
     assert_non_null(stream);
     rewinddir(stream);
-    while ((entry = readdir(stream)) != NULL) {
-        const char *dot = strstr(entry->d_name, ".cause");
-
-        if (entry->d_name[0] != '.' && (dot != NULL) == is_cause &&
-            strstr(entry->d_name, end) != NULL)
+    while (found == NULL && (entry = readdir(stream)) != NULL) {
+        if (entry->d_name[0] != '.' && strstr(entry->d_name, ".cause") == NULL)
             found = strdup(entry->d_name);
     }
     closedir(stream);
@@ -309,7 +306,7 @@ static void c13_quarantine_keeps_the_block_and_its_cause(void **state)
     assert_int_equal(stat_name(KVS_QUARANTINE_DIR).st_mode & 07777, 0700);
     quarantine_fd = open_quarantine();
     assert_int_equal(count_entries(quarantine_fd), 2);
-    name = find_name(quarantine_fd, "", false);
+    name = find_block(quarantine_fd);
     assert_int_equal(strncmp(name, BLOCK "-", sizeof(BLOCK)), 0);
     assert_content(quarantine_fd, name, "wrong");
     snprintf(cause_name, sizeof(cause_name), "%s.cause", name);
@@ -338,7 +335,7 @@ static void c13_quarantine_never_overwrites(void **state)
             quarantine_fd = open_quarantine();
         assert_int_equal(count_entries(quarantine_fd), 2 * (i + 1));
         if (i < 4) {
-            char *name = find_name(quarantine_fd, "", false);
+            char *name = find_block(quarantine_fd);
 
             assert_int_equal(linkat(quarantine_fd, name, dir_fd, BLOCK, 0), 0);
             free(name);
