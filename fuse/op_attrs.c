@@ -58,6 +58,8 @@ void kvs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static int truncate_in_place(struct kvs_file *file, int fd, off_t size, bool *is_done_ret)
 {
     struct stat st;
+    if (size == 0)
+        return 0; /* empties a block: what was wrong with it ends (C3), also when it is empty */
     int error = 0;
     pthread_rwlock_wrlock(&file->content);
     if (fstat(fd, &st) || (st.st_size == size && ftruncate(fd, size)))
@@ -88,15 +90,17 @@ static int set_size(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_h
     return error;
 }
 
-/* Changing the size clears set-id bits, unless the caller may keep them: the kernel says which. */
-static int set_size_as_told(struct kvs_fs *fs, struct kvs_node *node,
-                            const struct kvs_handle *handle, off_t size, int to_set)
+/* A change of size clears set-id bits, but not root's; where the kernel tells who it was, as told.
+ */
+static int set_size_as_caller(fuse_req_t req, struct kvs_node *node,
+                              const struct kvs_handle *handle, off_t size, int to_set)
 {
-    bool clears_ids = to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID);
-    if (!clears_ids)
+    bool keeps_ids = fuse_req_ctx(req)->uid == 0 &&
+                     !(to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID));
+    if (keeps_ids)
         kvs_caller_raise_fsetid();
-    int error = set_size(fs, node, handle, size);
-    if (!clears_ids)
+    int error = set_size(kvs_fs_of(req), node, handle, size);
+    if (keeps_ids)
         kvs_caller_lower_fsetid();
     return error;
 }
@@ -138,12 +142,12 @@ static int set_times(int fd, const struct stat *attr, int to_set)
 /* The size first: nothing else has changed when it is refused. Then the owner, which clears set-id
  * bits, then the mode, which says what is to be left of them; times last, as the others move them.
  */
-static int set_attributes(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_handle *handle,
+static int set_attributes(fuse_req_t req, struct kvs_node *node, const struct kvs_handle *handle,
                           int fd, const struct stat *attr, int to_set)
 {
     int error = 0;
     if (to_set & FUSE_SET_ATTR_SIZE)
-        error = set_size_as_told(fs, node, handle, attr->st_size, to_set);
+        error = set_size_as_caller(req, node, handle, attr->st_size, to_set);
     if (!error && to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
         error = set_owner(fd, attr, to_set);
     if (!error && to_set & FUSE_SET_ATTR_MODE)
@@ -162,7 +166,7 @@ void kvs_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_se
     const struct kvs_handle *handle = handle_of(node, fi);
     kvs_cleanup_fd int owned = -1;
     int fd = reach(fs, node, handle, &owned);
-    int error = fd < 0 ? fd : set_attributes(fs, node, handle, fd, attr, to_set);
+    int error = fd < 0 ? fd : set_attributes(req, node, handle, fd, attr, to_set);
     if (error)
         kvs_reply_error(req, error);
     else
