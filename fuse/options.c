@@ -116,9 +116,9 @@ static const struct mount_word {
 };
 
 static const char *const passed_words[] = {
-    "dev",         "nodev",        "suid",     "nosuid",     "exec",        "noexec",
-    "async",       "sync",         "dirsync",  "noatime",    "nodiratime",  "symfollow",
-    "nosymfollow", "auto_unmount", "context=", "fscontext=", "defcontext=", "rootcontext=",
+    "dev",         "nodev",    "suid",       "nosuid",      "exec",         "noexec",
+    "async",       "sync",     "dirsync",    "noatime",     "nodiratime",   "symfollow",
+    "nosymfollow", "context=", "fscontext=", "defcontext=", "rootcontext=",
 };
 
 /* default_permissions is always on; access times move as the source's own mount says (C17). */

@@ -399,9 +399,53 @@ int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
     if (!error)
         error = atomic_load(&pool->error);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    if (hanging > 0) /* they still use the pool; the process is about to exit */
+    if (hanging > 0) { /* they still use the pool; the process is about to exit */
         kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "%u requests hang and are given up", hanging);
-    else
-        destroy_pool(pool);
+        return -ETIMEDOUT;
+    }
+    destroy_pool(pool);
+    return error;
+}
+
+struct errand {
+    struct kvs_fs *fs;
+    void (*work)(struct kvs_fs *);
+    char *memory;
+};
+
+static void free_errand(struct errand *errand)
+{
+    free(errand->memory);
+    free(errand);
+}
+
+static void *run_errand(void *argument)
+{
+    struct errand *errand = argument;
+    kvs_caller_thread_init();
+    scratch = errand->memory;
+    errand->work(errand->fs);
+    scratch = NULL;
+    return NULL;
+}
+
+int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_s)
+{
+    struct errand *errand = malloc(sizeof(*errand));
+    if (!errand)
+        return -ENOMEM;
+    *errand = (struct errand){
+        .fs = fs, .work = work, .memory = aligned_alloc(KVS_IO_ALIGN, KVS_SCRATCH_SIZE)};
+    pthread_t thread;
+    int error = errand->memory ? -pthread_create(&thread, NULL, run_errand, errand) : -ENOMEM;
+    if (!error) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += limit_s;
+        error = -pthread_timedjoin_np(thread, NULL, &until);
+        if (error) /* it goes on, and uses the errand */
+            return error;
+    }
+    free_errand(errand);
     return error;
 }

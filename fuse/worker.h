@@ -24,7 +24,11 @@ void *kvs_worker_scratch(void);
 
 /* Serves fs->session until it is unmounted or a signal asked for the end (fuse_session_exit).
  * Requests in flight finish first, those that hang are given `grace_ms`. 0, or -errno that ended
- * the loop. */
+ * the loop; -ETIMEDOUT: some hang, and their threads go on using `fs`, which must stay. */
 int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms);
+
+/* Runs `work` on a thread that has what a worker has, scratch memory above all, and waits for it,
+ * at most `limit_s` seconds. 0 or -errno; -ETIMEDOUT: it hangs, and goes on using `fs`. */
+int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_s);
 
 #endif

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// kvsealfs: start-up checks, mount, background, shut-down.
+//
+// Order matters: a dead mount goes before the source is opened (it may hide it, C21), the source is
+// opened before the mount covers it (C22), the process forks before any thread exists, and the
+// parent leaves with 0 only when the mount answers.
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/record.h"
+#include "core/util.h"
+#include "fuse/buffers.h"
+#include "fuse/capabilities.h"
+#include "fuse/inode.h"
+#include "fuse/mount.h"
+#include "fuse/ops.h"
+#include "fuse/seal.h"
+#include "fuse/worker.h"
+
+#define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
+
+/* How long requests that hang, and then the last seals, may hold up the end (C23). */
+#define GRACE_MS     10000
+#define LAST_SEALS_S 20
+
+__attribute__((format(printf, 2, 0))) static void log_from_libfuse(enum fuse_log_level level,
+                                                                   const char *format, va_list ap)
+{
+    char text[1024];
+    vsnprintf(text, sizeof(text), format, ap);
+    text[strcspn(text, "\n")] = 0;
+    kvs_log(level == FUSE_LOG_DEBUG ? KVS_LOG_ALWAYS : KVS_LOG_OTHER, (int)level, "libfuse: %s",
+            text);
+}
+
+static int open_source(const char *source)
+{
+    int fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    int error = -errno;
+    complain("source %s: %s", source, strerror(-error));
+    return error;
+}
+
+/* A mount point below its own source would lead the daemon into itself. */
+static int check_nesting(int source_fd, const char *source, const char *mountpoint)
+{
+    char name[64], path[PATH_MAX];
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", source_fd);
+    ssize_t len = readlink(name, path, sizeof(path));
+    if (len <= 0 || len >= (ssize_t)sizeof(path))
+        return 0;
+    if (path[len - 1] == '/')
+        len--; /* the root directory */
+    if (strncmp(mountpoint, path, (size_t)len) != 0 || mountpoint[len] != '/')
+        return 0;
+    complain("mount point %s lies inside the source %s: mount on the source itself, or outside it",
+             mountpoint, source);
+    return -EINVAL;
+}
+
+/* Whether records can be kept in the source (C21). */
+static int check_records(int source_fd, const char *source)
+{
+    int error = kvs_record_probe(source_fd);
+    switch (-error) {
+    case 0:
+        return 0;
+    case EROFS:
+        complain("source %s is read-only: mount with -o ro", source);
+        return error;
+    case EOPNOTSUPP:
+        complain(
+            "source %s: its file system does not keep user. extended attributes, which ext4, "
+            "XFS, Btrfs, ZFS, Lustre, CephFS and tmpfs (Linux 6.6) do",
+            source);
+        return error;
+    case ENOSPC:
+    case EDQUOT:
+        /* A full cache must come up, so that its evictor can make room; seals that fail are told
+         * to who stores (C3). */
+        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING,
+                "source %s: could not try whether records can be kept: %s", source,
+                strerror(-error));
+        return 0;
+    default:
+        complain("source %s: cannot set the attribute %s there: %s", source, KVS_RECORD_NAME,
+                 strerror(-error));
+        return error;
+    }
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* INIT is the kernel's first request; when it is answered, the mount serves. 0 or -errno. */
+static int answer_init(struct fuse_session *session)
+{
+    struct fuse_buf request = {0};
+    int received;
+    do
+        received = fuse_session_receive_buf(session, &request);
+    while (received == -EINTR && !fuse_session_exited(session));
+    if (received > 0)
+        fuse_session_process_buf(session, &request);
+    free(request.mem);
+    if (received < 0)
+        return received;
+    return fuse_session_exited(session) ? -ECANCELED : 0;
+}
+
+/* The child becomes a daemon and lets the parent go. */
+static void leave_terminal(int ready_fd)
+{
+    setsid();
+    if (chdir("/") < 0)
+        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "cannot leave the working directory: %s",
+                strerror(errno));
+    kvs_log_to_syslog();
+    kvs_cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+        dup2(null, fd);
+    if (write(ready_fd, "", 1) != 1)
+        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "whoever started this is gone");
+    close(ready_fd);
+}
+
+/* Everything up to the mount that can fail. 0 or -errno, said. */
+static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
+{
+    const struct kvs_options *options = &fs->options;
+    int error = kvs_mount_prepare(options->mountpoint, mountpoint_ret);
+    if (error)
+        return error;
+    fs->source_fd = open_source(options->source);
+    if (fs->source_fd < 0)
+        return fs->source_fd;
+    error = check_nesting(fs->source_fd, options->source, *mountpoint_ret);
+    if (!error && !options->read_only)
+        error = check_records(fs->source_fd, options->source);
+    if (error)
+        return error;
+    raise_file_limit();
+    kvs_capabilities_reduce();
+    error = kvs_table_create(fs->source_fd, &fs->table);
+    if (!error)
+        error = kvs_buffers_create(options->buffer_memory, &fs->buffers);
+    if (error)
+        complain("cannot start: %s", strerror(-error));
+    return error;
+}
+
+/* Mounts, and answers the kernel's first request. 0 or -errno, said. */
+static int mount_session(struct kvs_fs *fs, const char *mountpoint, int *mount_id_ret)
+{
+    fs->session = fuse_session_new(&fs->options.session_args, &kvs_operations,
+                                   sizeof(kvs_operations), fs);
+    if (!fs->session || fuse_set_signal_handlers(fs->session)) {
+        complain("cannot make a FUSE session");
+        return -EINVAL;
+    }
+    if (fuse_session_mount(fs->session, mountpoint)) {
+        complain("cannot mount on %s: it takes /dev/fuse, and CAP_SYS_ADMIN or fusermount3",
+                 mountpoint);
+        return -EIO;
+    }
+    *mount_id_ret = kvs_mount_id(mountpoint);
+    int error = answer_init(fs->session);
+    if (error)
+        complain("the mount on %s ended before it served: %s", mountpoint, strerror(-error));
+    return error;
+}
+
+/* Takes the mount away, unless something else covers or replaced it. */
+static void unmount_session(struct kvs_fs *fs, const char *mountpoint, int mount_id)
+{
+    if (mount_id >= 0 && kvs_mount_id(mountpoint) == mount_id)
+        fuse_session_unmount(fs->session);
+}
+
+/* What hangs in the file system below keeps a thread that uses `fs`: then nothing is freed. */
+static void destroy(struct kvs_fs *fs)
+{
+    if (fs->session) {
+        fuse_remove_signal_handlers(fs->session);
+        fuse_session_destroy(fs->session);
+    }
+    if (fs->table)
+        kvs_table_destroy(fs->table);
+    if (fs->buffers)
+        kvs_buffers_destroy(fs->buffers);
+    if (fs->source_fd >= 0)
+        close(fs->source_fd);
+}
+
+/* Serves to the end, and seals what is owed then. 0 or -errno, said; -ETIMEDOUT: something hangs.
+ */
+static int serve_requests(struct kvs_fs *fs, const char *mountpoint)
+{
+    int error = kvs_workers_run(fs, GRACE_MS);
+    if (error)
+        complain("%s is no longer served: %s", mountpoint, strerror(-error));
+    int seal_error = kvs_worker_run_once(fs, kvs_seal_all, LAST_SEALS_S);
+    if (seal_error)
+        complain("%s: blocks may be left unsealed: %s", mountpoint, strerror(-seal_error));
+    return seal_error == -ETIMEDOUT || !error ? seal_error : error;
+}
+
+/* The whole life of a mount; returns the exit status. `ready_fd`: -1 in the foreground. */
+static int serve(struct kvs_fs *fs, int ready_fd)
+{
+    kvs_cleanup_free char *mountpoint = NULL;
+    int mount_id = -1;
+    int error = prepare(fs, &mountpoint);
+    error = error ? error : mount_session(fs, mountpoint, &mount_id);
+    if (!error) {
+        if (ready_fd >= 0)
+            leave_terminal(ready_fd);
+        kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "serving %s at %s", fs->options.source, mountpoint);
+        error = serve_requests(fs, mountpoint);
+    }
+    if (fs->session)
+        unmount_session(fs, mountpoint, mount_id);
+    if (error != -ETIMEDOUT)
+        destroy(fs);
+    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Serves in a child; the parent returns when the mount serves, or with the child's status. */
+static int serve_in_background(struct kvs_fs *fs)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        complain("cannot go to the background: %s", strerror(errno));
+        return EXIT_FAILURE;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        return serve(fs, ends[1]);
+    }
+    close(ends[1]);
+    if (child < 0) {
+        complain("cannot go to the background: %s", strerror(errno));
+        close(ends[0]);
+        return EXIT_FAILURE;
+    }
+    char byte;
+    ssize_t got;
+    do
+        got = read(ends[0], &byte, 1);
+    while (got < 0 && errno == EINTR);
+    close(ends[0]);
+    if (got == 1)
+        return EXIT_SUCCESS;
+    int status;
+    if (waitpid(child, &status, 0) == child && WIFEXITED(status))
+        return WEXITSTATUS(status);
+    complain("ended before it served");
+    return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    kvs_log_init("kvsealfs");
+    fuse_set_log_func(log_from_libfuse);
+    static struct kvs_fs fs = {.source_fd = -1};
+    int status = EXIT_FAILURE;
+    if (kvs_options_parse(argc, argv, &fs.options))
+        goto out;
+    status = EXIT_SUCCESS;
+    if (fs.options.show_help) {
+        kvs_options_print_help("kvsealfs");
+    } else if (fs.options.show_version) {
+        printf("kvsealfs %s (libfuse %s)\n", KVSEAL_VERSION, fuse_pkgversion());
+    } else {
+        kvs_log_debug(fs.options.debug);
+        status = fs.options.foreground ? serve(&fs, -1) : serve_in_background(&fs);
+    }
+out:
+    kvs_options_destroy(&fs.options);
+    return status;
+}
