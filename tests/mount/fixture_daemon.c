@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 /* ---- programs ---- */
@@ -179,8 +180,8 @@ static bool is_served(const char *mnt)
     }
     if (mounts)
         fclose(mounts);
-    struct stat st;
-    return is_fuse && stat(mnt, &st) == 0; // a dead one: ENOTCONN
+    struct statfs fs; // unlike stat(2)'s, its answer is never a cached one
+    return is_fuse && statfs(mnt, &fs) == 0;
 }
 
 bool kvt_daemon_died(struct kvt_env *env)

@@ -299,7 +299,7 @@ static void c03_a_failed_write_is_forgotten_after_a_full_rewrite_only(void **sta
     struct kvt_env *env = *state;
     int fd = open_after_failed_write(env);
     assert_never_published(env, fd);
-    put(fd, 4096, 2); // a part does not heal it
+    put(fd, 1000, 2); // a part does not heal it
     assert_never_published(env, fd);
     put(fd, TOO_LARGE, 3);
     assert_int_equal(kvt_close(fd), 0);
