@@ -50,13 +50,11 @@ enum kvs_block_need kvs_block_verified_for_change(struct kvs_block *block, enum 
 void kvs_block_change_begins(struct kvs_block *block, bool drops_all, uint64_t size,
                              uint64_t max_reread)
 {
-    bool is_tainted = block->state == KVS_BLOCK_TAINTED;
-
     if (block->state == KVS_BLOCK_CLEAN)
         block->state = !drops_all && size > max_reread ? KVS_BLOCK_UNTRACKED : KVS_BLOCK_MODIFIED;
     block->has_client_sum = false;
-    block->changed_since_taint = is_tainted;
-    if (!is_tainted)
+    block->changed_since_taint = true;
+    if (block->state != KVS_BLOCK_TAINTED)
         block->may_have_record = false;
 }
 

@@ -119,6 +119,8 @@ static void c04_every_state_knows_what_a_change_needs(void **state)
                          table[i].large);
         assert_int_equal(kvs_block_need_before_change(&emptied, true, LARGE, MAX_REREAD),
                          table[i].drops_all);
+        assert_int_equal(kvs_block_need_before_change(&emptied, true, SMALL, MAX_REREAD),
+                         table[i].drops_all);
         kvs_block_change_begins(&small, false, SMALL, MAX_REREAD);
         kvs_block_change_begins(&large, false, LARGE, MAX_REREAD);
         kvs_block_change_begins(&emptied, true, LARGE, MAX_REREAD);
