@@ -109,7 +109,7 @@ static int find_entry(int fd, struct mount_entry *entry_ret)
         return id;
     FILE *table = fopen("/proc/self/mountinfo", "re");
     if (!table)
-        return -errno;
+        return -ENOENT; /* no /proc */
     kvs_cleanup_free char *line = NULL;
     size_t size = 0;
     bool found = false;

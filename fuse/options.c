@@ -174,8 +174,10 @@ int kvs_options_parse_size(const char *text, uint64_t *size_ret)
     bool has_fraction = end[0] == '.';
     if (has_fraction) {
         double scale = 0.1;
-        for (end++; isdigit((unsigned char)*end); end++, scale /= 10)
+        for (end++; isdigit((unsigned char)*end); end++) {
             fraction += scale * (*end - '0');
+            scale /= 10;
+        }
     }
     uint64_t unit = 1;
     const char *letter = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
