@@ -179,6 +179,9 @@ void kvt_fill(void *buffer, size_t size, unsigned seed);
  * at least one. */
 unsigned char *kvt_block(size_t size, unsigned seed);
 
+/* open(2) flags of who stores a block. */
+#define KVT_CREATE (O_CREAT | O_EXCL | O_WRONLY | O_TRUNC)
+
 enum kvt_flags {
     KVT_DIRECT = 1, /* O_DIRECT; the last unaligned bytes without it, as dd does */
 };
@@ -190,6 +193,9 @@ int kvt_close(int fd);
 /* Writes all of it at `offset` in pieces of `chunk` bytes (0: one call). 0 or -errno.
  * With O_DIRECT `data`, `offset` and `chunk` are aligned; the end may not be. */
 int kvt_write(int fd, const void *data, size_t size, off_t offset, size_t chunk);
+
+/* Writes kvt_block(size, seed) at `offset` of an open file, in one call; fails the test. */
+void kvt_put(int fd, size_t size, unsigned seed, off_t offset);
 
 /* Writes kvt_block(size, seed) to a path with these open flags (O_WRONLY | O_CREAT | O_TRUNC ...),
  * in pieces of `chunk`, and closes it. 0 or -errno of the first call that failed. */
@@ -205,8 +211,9 @@ int kvt_load(struct kvt_env *env, const char *name, size_t size, unsigned seed, 
 /* The same by path, through the mount or from below. */
 int kvt_load_path(const char *path, size_t size, unsigned seed, int flags);
 
-/* The file has exactly these bytes. */
+/* The file has exactly these bytes; those of kvt_block(size, seed). */
 void kvt_assert_content(const char *path, const void *data, size_t size);
+void kvt_assert_block(const char *path, size_t size, unsigned seed);
 
 /* Flips one bit of the file below the mount; its record stays. The page cache is written and
  * dropped. */
@@ -230,6 +237,13 @@ int kvt_remove_record(const char *path);
 /* Record and content agree; there is no record. */
 void kvt_assert_sealed_at(const char *path, const char *file, int line);
 void kvt_assert_unsealed_at(const char *path, const char *file, int line);
+
+/* The name has, in the source, the bytes of kvt_block(size, seed) and their record. */
+#define kvt_assert_sealed_block(env, name, size, seed)                                             \
+    do {                                                                                           \
+        kvt_assert_block(kvt_src(env, name), size, seed);                                          \
+        kvt_assert_sealed(kvt_src(env, name));                                                     \
+    } while (0)
 
 /* Whether lstat(2) gives ENOENT. */
 bool kvt_is_gone(const char *path);

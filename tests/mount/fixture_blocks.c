@@ -91,6 +91,15 @@ int kvt_write(int fd, const void *data, size_t size, off_t offset, size_t chunk)
     return error;
 }
 
+void kvt_put(int fd, size_t size, unsigned seed, off_t offset)
+{
+    unsigned char *block = kvt_block(size, seed);
+    int error = kvt_write(fd, block, size, offset, 0);
+    free(block);
+    if (error)
+        fail_msg("write of %zu bytes at %jd: %s", size, (intmax_t)offset, strerror(-error));
+}
+
 int kvt_write_file(const char *path, int flags, size_t size, unsigned seed, size_t chunk)
 {
     int fd = open(path, flags | O_CLOEXEC, 0644);
@@ -108,9 +117,8 @@ int kvt_store(struct kvt_env *env, const char *name, size_t size, unsigned seed,
     char temporary[NAME_MAX + 1];
     snprintf(temporary, sizeof(temporary), "%s_1.tmp", name);
     const char *path = kvt_mnt(env, temporary);
-    int error = kvt_write_file(
-        path, O_CREAT | O_EXCL | O_WRONLY | O_TRUNC | (flags & KVT_DIRECT ? O_DIRECT : 0), size,
-        seed, 0);
+    int error = kvt_write_file(path, KVT_CREATE | (flags & KVT_DIRECT ? O_DIRECT : 0), size, seed,
+                               0);
     if (!error && rename(path, kvt_mnt(env, name)) != 0)
         error = -errno;
     if (error)
@@ -169,6 +177,13 @@ void kvt_assert_content(const char *path, const void *data, size_t size)
     free(bytes);
     if (length != size || at < size)
         fail_msg("%s: %zu bytes, the first %zu as they should be, of %zu", path, length, at, size);
+}
+
+void kvt_assert_block(const char *path, size_t size, unsigned seed)
+{
+    unsigned char *block = kvt_block(size, seed);
+    kvt_assert_content(path, block, size);
+    free(block);
 }
 
 void kvt_drop_cache(const char *path)

@@ -7,32 +7,10 @@
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
-#define MIB    ((size_t)1 << 20)
-#define CREATE (O_CREAT | O_EXCL | O_WRONLY | O_TRUNC)
+#define MIB ((size_t)1 << 20)
 
 static const size_t sizes[] = {0, 1, 511, 4096, 65537, MIB, 4 * MIB + 1};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
-
-/* Writes kvt_block(size, seed) at the start of an open file; fails the test. */
-static void put(int fd, size_t size, unsigned seed)
-{
-    unsigned char *block = kvt_block(size, seed);
-    assert_int_equal(kvt_write(fd, block, size, 0, 0), 0);
-    free(block);
-}
-
-static void assert_block(const char *path, size_t size, unsigned seed)
-{
-    unsigned char *block = kvt_block(size, seed);
-    kvt_assert_content(path, block, size);
-    free(block);
-}
-
-static void assert_sealed_block(struct kvt_env *env, const char *name, size_t size, unsigned seed)
-{
-    assert_block(kvt_src(env, name), size, seed);
-    kvt_assert_sealed(kvt_src(env, name));
-}
 
 /* ---- C1 ---- */
 
@@ -42,8 +20,9 @@ static void close_each_size(struct kvt_env *env, int flags)
         char name[32];
         snprintf(name, sizeof(name), "%zu", sizes[i]);
         unsigned seed = (unsigned)i;
-        assert_int_equal(kvt_write_file(kvt_mnt(env, name), CREATE | flags, sizes[i], seed, 0), 0);
-        assert_sealed_block(env, name, sizes[i], seed);
+        assert_int_equal(kvt_write_file(kvt_mnt(env, name), KVT_CREATE | flags, sizes[i], seed, 0),
+                         0);
+        kvt_assert_sealed_block(env, name, sizes[i], seed);
         kvt_assert_sealed(kvt_mnt(env, name));
     }
 }
@@ -61,40 +40,40 @@ static void c01_close_seals_what_came_by_direct_io(void **state)
 static void c01_close_seals_what_came_in_small_pieces(void **state)
 {
     struct kvt_env *env = *state;
-    assert_int_equal(kvt_write_file(kvt_mnt(env, "a"), CREATE, 65537, 1, 1000), 0);
-    assert_sealed_block(env, "a", 65537, 1);
-    assert_int_equal(kvt_write_file(kvt_mnt(env, "b"), CREATE, MIB + 5, 2, 65536), 0);
-    assert_sealed_block(env, "b", MIB + 5, 2);
+    assert_int_equal(kvt_write_file(kvt_mnt(env, "a"), KVT_CREATE, 65537, 1, 1000), 0);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
+    assert_int_equal(kvt_write_file(kvt_mnt(env, "b"), KVT_CREATE, MIB + 5, 2, 65536), 0);
+    kvt_assert_sealed_block(env, "b", MIB + 5, 2);
 }
 
 static void c01_close_of_a_duplicate_seals(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "a"), CREATE);
+    int fd = kvt_open(kvt_mnt(env, "a"), KVT_CREATE);
     for (unsigned round = 1; round <= 3; round++) {
-        put(fd, round * 10000, round);
+        kvt_put(fd, round * 10000, round, 0);
         int copy = dup(fd);
         assert_int_equal(kvt_close(copy), 0);
-        assert_sealed_block(env, "a", round * 10000, round);
+        kvt_assert_sealed_block(env, "a", round * 10000, round);
     }
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "a", 30000, 3);
+    kvt_assert_sealed_block(env, "a", 30000, 3);
 }
 
 static void c01_close_by_a_child_seals(void **state)
 {
     struct kvt_env *env = *state;
-    int status, fd = kvt_open(kvt_mnt(env, "a"), CREATE);
-    put(fd, 65537, 1);
+    int status, fd = kvt_open(kvt_mnt(env, "a"), KVT_CREATE);
+    kvt_put(fd, 65537, 1, 0);
     pid_t child = fork();
     if (child == 0)
         _exit(close(fd) == 0 ? 0 : 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     kvt_assert_sealed(kvt_src(env, "a"));
-    put(fd, 65537, 2);
+    kvt_put(fd, 65537, 2, 0);
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "a", 65537, 2);
+    kvt_assert_sealed_block(env, "a", 65537, 2);
 }
 
 static void c01_a_stored_block_loads_and_survives_a_remount(void **state)
@@ -114,12 +93,12 @@ static void c01_a_stored_block_loads_and_survives_a_remount(void **state)
 static void c02_rename_before_close_seals(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 3 * MIB + 7, 1);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 3 * MIB + 7, 1, 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", 3 * MIB + 7, 1);
+    kvt_assert_sealed_block(env, "a", 3 * MIB + 7, 1);
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "a", 3 * MIB + 7, 1);
+    kvt_assert_sealed_block(env, "a", 3 * MIB + 7, 1);
 }
 
 static void c02_rename_over_an_older_block_seals(void **state)
@@ -127,20 +106,20 @@ static void c02_rename_over_an_older_block_seals(void **state)
     struct kvt_env *env = *state;
     assert_int_equal(kvt_store(env, "a", 65537, 1, 0), 0);
     assert_int_equal(kvt_store(env, "a", 4096, 2, 0), 0);
-    assert_sealed_block(env, "a", 4096, 2);
+    kvt_assert_sealed_block(env, "a", 4096, 2);
     assert_int_equal(kvt_load(env, "a", 4096, 2, 0), 0);
 }
 
 static void c02_link_before_close_seals(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 65537, 1);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 65537, 1, 0);
     assert_int_equal(link(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
     assert_int_equal(unlink(kvt_mnt(env, "tmp")), 0);
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
 }
 
 static void c02_a_nameless_file_is_sealed_by_linkat(void **state)
@@ -148,12 +127,12 @@ static void c02_a_nameless_file_is_sealed_by_linkat(void **state)
     struct kvt_env *env = *state;
     char proc[32];
     int fd = kvt_open(kvt_mnt(env, ""), O_TMPFILE | O_RDWR);
-    put(fd, MIB + 1, 1);
+    kvt_put(fd, MIB + 1, 1, 0);
     snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
     assert_int_equal(linkat(AT_FDCWD, proc, AT_FDCWD, kvt_mnt(env, "a"), AT_SYMLINK_FOLLOW), 0);
-    assert_sealed_block(env, "a", MIB + 1, 1);
+    kvt_assert_sealed_block(env, "a", MIB + 1, 1);
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "a", MIB + 1, 1);
+    kvt_assert_sealed_block(env, "a", MIB + 1, 1);
 }
 
 static void c02_a_file_made_by_mknod_is_sealed_by_rename(void **state)
@@ -161,21 +140,21 @@ static void c02_a_file_made_by_mknod_is_sealed_by_rename(void **state)
     struct kvt_env *env = *state;
     assert_int_equal(mknod(kvt_mnt(env, "tmp"), S_IFREG | 0644, 0), 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", 0, 1);
+    kvt_assert_sealed_block(env, "a", 0, 1);
 }
 
 static void c02_rename_noreplace(void **state)
 {
     struct kvt_env *env = *state;
     assert_int_equal(kvt_store(env, "a", 4096, 1, 0), 0);
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 65537, 2);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 65537, 2, 0);
     kvt_assert_errno(EEXIST, renameat2(AT_FDCWD, kvt_mnt(env, "tmp"), AT_FDCWD, kvt_mnt(env, "a"),
                                        RENAME_NOREPLACE));
-    assert_sealed_block(env, "a", 4096, 1);
+    kvt_assert_sealed_block(env, "a", 4096, 1);
     assert_int_equal(
         renameat2(AT_FDCWD, kvt_mnt(env, "tmp"), AT_FDCWD, kvt_mnt(env, "b"), RENAME_NOREPLACE), 0);
-    assert_sealed_block(env, "b", 65537, 2);
+    kvt_assert_sealed_block(env, "b", 65537, 2);
     assert_true(kvt_is_gone(kvt_src(env, "tmp")));
     assert_int_equal(kvt_close(fd), 0);
 }
@@ -183,14 +162,14 @@ static void c02_rename_noreplace(void **state)
 static void c02_rename_exchange_seals_both(void **state)
 {
     struct kvt_env *env = *state;
-    int a = kvt_open(kvt_mnt(env, "a"), CREATE);
-    int b = kvt_open(kvt_mnt(env, "b"), CREATE);
-    put(a, 65537, 1);
-    put(b, 4096, 2);
+    int a = kvt_open(kvt_mnt(env, "a"), KVT_CREATE);
+    int b = kvt_open(kvt_mnt(env, "b"), KVT_CREATE);
+    kvt_put(a, 65537, 1, 0);
+    kvt_put(b, 4096, 2, 0);
     assert_int_equal(
         renameat2(AT_FDCWD, kvt_mnt(env, "a"), AT_FDCWD, kvt_mnt(env, "b"), RENAME_EXCHANGE), 0);
-    assert_sealed_block(env, "a", 4096, 2);
-    assert_sealed_block(env, "b", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 4096, 2);
+    kvt_assert_sealed_block(env, "b", 65537, 1);
     assert_int_equal(kvt_close(a), 0);
     assert_int_equal(kvt_close(b), 0);
     assert_int_equal(kvt_load(env, "a", 4096, 2, 0), 0);
@@ -200,11 +179,11 @@ static void c02_rename_exchange_seals_both(void **state)
 static void c02_a_change_after_the_publish_is_sealed_again(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 65537, 1);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 65537, 1, 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
     kvt_assert_sealed(kvt_src(env, "a"));
-    put(fd, 4096, 2);
+    kvt_put(fd, 4096, 2, 0);
     kvt_assert_unsealed(kvt_src(env, "a"));
     assert_int_equal(kvt_close(fd), 0);
     kvt_assert_sealed(kvt_src(env, "a"));
@@ -258,8 +237,8 @@ static void fill_disk(struct kvt_env *env)
 /* A new file to which a write has failed for lack of space, which there is again. */
 static int open_after_failed_write(struct kvt_env *env)
 {
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 4096, 1);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 4096, 1, 0);
     fill_disk(env);
     unsigned char *block = kvt_block(TOO_LARGE, 1);
     assert_int_equal(kvt_write(fd, block, TOO_LARGE, 0, MIB), -ENOSPC);
@@ -280,7 +259,7 @@ static void assert_never_published(struct kvt_env *env, int fd)
 static void c03_a_full_disk_fails_close_and_publish(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
     fill_disk(env);
     unsigned char *block = kvt_block(TOO_LARGE, 1);
     assert_int_equal(kvt_write(fd, block, TOO_LARGE, 0, 0), -ENOSPC);
@@ -291,7 +270,7 @@ static void c03_a_full_disk_fails_close_and_publish(void **state)
     assert_int_equal(unlink(kvt_mnt(env, "tmp")), 0);
     assert_int_equal(unlink(kvt_src(env, "filler")), 0);
     assert_int_equal(kvt_store(env, "a", TOO_LARGE, 2, 0), 0);
-    assert_sealed_block(env, "a", TOO_LARGE, 2);
+    kvt_assert_sealed_block(env, "a", TOO_LARGE, 2);
 }
 
 static void c03_a_failed_write_is_forgotten_after_a_full_rewrite_only(void **state)
@@ -299,12 +278,12 @@ static void c03_a_failed_write_is_forgotten_after_a_full_rewrite_only(void **sta
     struct kvt_env *env = *state;
     int fd = open_after_failed_write(env);
     assert_never_published(env, fd);
-    put(fd, 1000, 2); // a part does not heal it
+    kvt_put(fd, 1000, 2, 0); // a part does not heal it
     assert_never_published(env, fd);
-    put(fd, TOO_LARGE, 3);
+    kvt_put(fd, TOO_LARGE, 3, 0);
     assert_int_equal(kvt_close(fd), 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", TOO_LARGE, 3);
+    kvt_assert_sealed_block(env, "a", TOO_LARGE, 3);
 }
 
 static void c03_a_failed_write_is_forgotten_after_truncation_to_zero(void **state)
@@ -314,25 +293,25 @@ static void c03_a_failed_write_is_forgotten_after_truncation_to_zero(void **stat
     assert_int_equal(ftruncate(fd, 100), 0);
     assert_never_published(env, fd);
     assert_int_equal(ftruncate(fd, 0), 0);
-    put(fd, 65537, 2);
+    kvt_put(fd, 65537, 2, 0);
     assert_int_equal(kvt_close(fd), 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", 65537, 2);
+    kvt_assert_sealed_block(env, "a", 65537, 2);
 }
 
 /* Who gets EOPNOTSUPP from fallocate() goes on with ftruncate(). Nothing has failed. */
 static void c03_a_refused_fallocate_is_no_failed_write(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 65537, 1);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 65537, 1, 0);
     if (fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, 4096) == 0) {
         close(fd);
         skip(); // this one can (tmpfs cannot)
     }
     assert_int_equal(errno, EOPNOTSUPP);
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "tmp", 65537, 1);
+    kvt_assert_sealed_block(env, "tmp", 65537, 1);
 }
 
 /* ---- C7 ---- */
@@ -347,9 +326,9 @@ static void c07_an_open_that_writes_nothing_changes_nothing(void **state)
         struct stat before, after;
         assert_int_equal(stat(kvt_src(env, "a"), &before), 0);
         int fd = kvt_open(kvt_mnt(env, "a"), flags[i]);
-        assert_sealed_block(env, "a", 65537, 1);
+        kvt_assert_sealed_block(env, "a", 65537, 1);
         assert_int_equal(kvt_close(fd), 0);
-        assert_sealed_block(env, "a", 65537, 1);
+        kvt_assert_sealed_block(env, "a", 65537, 1);
         assert_int_equal(stat(kvt_src(env, "a"), &after), 0);
         assert_memory_equal(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim));
         assert_memory_equal(&before.st_ctim, &after.st_ctim, sizeof(before.st_ctim));
@@ -359,7 +338,7 @@ static void c07_an_open_that_writes_nothing_changes_nothing(void **state)
 static void c07_an_unsealed_block_stays_unsealed_when_nothing_is_written(void **state)
 {
     struct kvt_env *env = *state;
-    assert_int_equal(kvt_write_file(kvt_src(env, "a"), CREATE, 65537, 1, 0), 0);
+    assert_int_equal(kvt_write_file(kvt_src(env, "a"), KVT_CREATE, 65537, 1, 0), 0);
     assert_int_equal(kvt_close(kvt_open(kvt_mnt(env, "a"), O_WRONLY)), 0);
     assert_int_equal(kvt_close(kvt_open(kvt_mnt(env, "a"), O_RDWR)), 0);
     kvt_assert_unsealed(kvt_src(env, "a"));
@@ -379,8 +358,8 @@ static int open_written(struct kvt_env *env, uint32_t *sum_ret)
     unsigned char *block = kvt_block(65537, 1);
     *sum_ret = kvt_crc32c(block, 65537);
     free(block);
-    int fd = kvt_open(kvt_mnt(env, "tmp"), CREATE);
-    put(fd, 65537, 1);
+    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
+    kvt_put(fd, 65537, 1, 0);
     return fd;
 }
 
@@ -393,7 +372,7 @@ static void c08_the_clients_own_sum_is_kept_when_it_is_right(void **state)
     assert_int_equal(kvt_record_of(kvt_mnt(env, "tmp")).crc, sum);
     assert_int_equal(kvt_close(fd), 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
 }
 
 static void c08_the_clients_own_sum_refuses_other_bytes(void **state)
@@ -407,10 +386,10 @@ static void c08_the_clients_own_sum_refuses_other_bytes(void **state)
     kvt_assert_errno(EBADMSG, rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")));
     kvt_assert_errno(EBADMSG, link(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")));
     assert_true(kvt_is_gone(kvt_src(env, "a")));
-    assert_block(kvt_src(env, "tmp"), 65537, 1); // the file is kept
+    kvt_assert_block(kvt_src(env, "tmp"), 65537, 1); // the file is kept
     assert_int_equal(kvt_write_file(kvt_mnt(env, "tmp"), O_WRONLY, 65537, 2, 0), 0);
     assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    assert_sealed_block(env, "a", 65537, 2);
+    kvt_assert_sealed_block(env, "a", 65537, 2);
 }
 
 static void c08_a_write_drops_the_clients_own_sum(void **state)
@@ -420,12 +399,24 @@ static void c08_a_write_drops_the_clients_own_sum(void **state)
     for (uint32_t wrong = 0; wrong <= 1; wrong++) {
         int fd = open_written(env, &sum);
         assert_int_equal(set_record(fd, sum ^ wrong), 0);
-        put(fd, 4096, 2);
+        kvt_put(fd, 4096, 2, 0);
         kvt_assert_unsealed(kvt_src(env, "tmp"));
         assert_int_equal(kvt_close(fd), 0);
         kvt_assert_sealed(kvt_src(env, "tmp"));
         assert_int_equal(unlink(kvt_mnt(env, "tmp")), 0);
     }
+}
+
+static void c08_a_truncation_drops_the_clients_own_sum(void **state)
+{
+    struct kvt_env *env = *state;
+    uint32_t sum;
+    int fd = open_written(env, &sum);
+    assert_int_equal(set_record(fd, sum), 0);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    kvt_assert_unsealed(kvt_src(env, "tmp"));
+    assert_int_equal(kvt_close(fd), 0);
+    kvt_assert_sealed_block(env, "tmp", 4096, 1);
 }
 
 static void c08_a_sum_that_the_client_removed_again_does_not_count(void **state)
@@ -436,7 +427,7 @@ static void c08_a_sum_that_the_client_removed_again_does_not_count(void **state)
     assert_int_equal(set_record(fd, sum ^ 1), 0);
     assert_int_equal(fremovexattr(fd, KVS_RECORD_NAME), 0);
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "tmp", 65537, 1);
+    kvt_assert_sealed_block(env, "tmp", 65537, 1);
 }
 
 /* What vLLM does at its start to see whether records can be set. */
@@ -460,9 +451,9 @@ static void c08_a_record_of_another_length_is_refused(void **state)
     kvt_assert_errno(EBADMSG, fsetxattr(fd, KVS_RECORD_NAME, "12345", 5, 0));
     kvt_assert_errno(EBADMSG, fsetxattr(fd, KVS_RECORD_NAME, "", 0, 0));
     assert_int_equal(kvt_close(fd), 0);
-    assert_sealed_block(env, "tmp", 65537, 1);
+    kvt_assert_sealed_block(env, "tmp", 65537, 1);
     assert_int_equal(kvt_set_record_bytes(kvt_mnt(env, "tmp"), "123", 3), -EBADMSG);
-    assert_sealed_block(env, "tmp", 65537, 1);
+    kvt_assert_sealed_block(env, "tmp", 65537, 1);
 }
 
 static void c08_a_record_set_on_a_quiet_block_must_be_right(void **state)
@@ -472,13 +463,13 @@ static void c08_a_record_set_on_a_quiet_block_must_be_right(void **state)
     uint32_t sum = kvt_sum_of(kvt_src(env, "a"));
     assert_int_equal(kvt_set_record(kvt_mnt(env, "a"), sum), 0);
     assert_int_equal(kvt_set_record(kvt_mnt(env, "a"), sum ^ 1), -EBADMSG);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
 
-    assert_int_equal(kvt_write_file(kvt_src(env, "b"), CREATE, 65537, 1, 0), 0);
+    assert_int_equal(kvt_write_file(kvt_src(env, "b"), KVT_CREATE, 65537, 1, 0), 0);
     assert_int_equal(kvt_set_record(kvt_mnt(env, "b"), sum ^ 1), -EBADMSG);
     kvt_assert_unsealed(kvt_src(env, "b"));
     assert_int_equal(kvt_set_record(kvt_mnt(env, "b"), sum), 0);
-    assert_sealed_block(env, "b", 65537, 1);
+    kvt_assert_sealed_block(env, "b", 65537, 1);
 }
 
 static void c08_a_record_can_be_removed(void **state)
@@ -500,19 +491,19 @@ static void c09_attributes_and_names_do_not_touch_the_record(void **state)
     const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_nsec = UTIME_OMIT}};
     assert_int_equal(kvt_store(env, "a", 65537, 1, 0), 0);
     assert_int_equal(chmod(kvt_mnt(env, "a"), 0600), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
     assert_int_equal(chown(kvt_mnt(env, "a"), 1, 1), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
     assert_int_equal(utimensat(AT_FDCWD, kvt_mnt(env, "a"), times, 0), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
     assert_int_equal(setxattr(kvt_mnt(env, "a"), "user.other", "x", 1, 0), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
     assert_int_equal(removexattr(kvt_mnt(env, "a"), "user.other"), 0);
-    assert_sealed_block(env, "a", 65537, 1);
+    kvt_assert_sealed_block(env, "a", 65537, 1);
     assert_int_equal(link(kvt_mnt(env, "a"), kvt_mnt(env, "b")), 0);
-    assert_sealed_block(env, "b", 65537, 1);
+    kvt_assert_sealed_block(env, "b", 65537, 1);
     assert_int_equal(rename(kvt_mnt(env, "a"), kvt_mnt(env, "c")), 0);
-    assert_sealed_block(env, "c", 65537, 1);
+    kvt_assert_sealed_block(env, "c", 65537, 1);
     assert_int_equal(kvt_load(env, "c", 65537, 1, 0), 0);
 }
 
@@ -520,7 +511,7 @@ static void c09_attributes_and_names_do_not_touch_the_record(void **state)
 static void c09_attributes_and_names_do_not_make_a_record(void **state)
 {
     struct kvt_env *env = *state;
-    assert_int_equal(kvt_write_file(kvt_src(env, "a"), CREATE, 65537, 1, 0), 0);
+    assert_int_equal(kvt_write_file(kvt_src(env, "a"), KVT_CREATE, 65537, 1, 0), 0);
     assert_int_equal(chmod(kvt_mnt(env, "a"), 0600), 0);
     assert_int_equal(link(kvt_mnt(env, "a"), kvt_mnt(env, "b")), 0);
     assert_int_equal(rename(kvt_mnt(env, "a"), kvt_mnt(env, "c")), 0);
@@ -539,6 +530,16 @@ static void c09_truncate_seals_before_it_returns(void **state)
         assert_int_equal(stat(kvt_src(env, "a"), &st), 0);
         assert_int_equal(st.st_size, to[i]);
     }
+}
+
+static void c09_truncate_of_a_block_being_written_is_sealed_at_close(void **state)
+{
+    struct kvt_env *env = *state;
+    int fd = kvt_open(kvt_mnt(env, "a"), KVT_CREATE);
+    kvt_put(fd, 65537, 1, 0);
+    assert_int_equal(truncate(kvt_mnt(env, "a"), 4096), 0);
+    assert_int_equal(kvt_close(fd), 0);
+    kvt_assert_sealed_block(env, "a", 4096, 1);
 }
 
 int main(void)
@@ -568,6 +569,7 @@ int main(void)
         kvt_test(c08_the_clients_own_sum_is_kept_when_it_is_right),
         kvt_test(c08_the_clients_own_sum_refuses_other_bytes),
         kvt_test(c08_a_write_drops_the_clients_own_sum),
+        kvt_test(c08_a_truncation_drops_the_clients_own_sum),
         kvt_test(c08_a_sum_that_the_client_removed_again_does_not_count),
         kvt_test(c08_the_probe_of_vllm_succeeds),
         kvt_test(c08_a_record_of_another_length_is_refused),
@@ -576,6 +578,7 @@ int main(void)
         kvt_test(c09_attributes_and_names_do_not_touch_the_record),
         kvt_test(c09_attributes_and_names_do_not_make_a_record),
         kvt_test(c09_truncate_seals_before_it_returns),
+        kvt_test(c09_truncate_of_a_block_being_written_is_sealed_at_close),
     };
     return kvt_main("store", tests, sizeof(tests) / sizeof(tests[0]), KVT_DISKS);
 }
