@@ -29,7 +29,7 @@
 
 /* How long requests that hang, and then the last seals, may hold up the end (C23). */
 #define GRACE_MS     10000
-#define LAST_SEALS_S 20
+#define LAST_SEALS_S 10
 
 __attribute__((format(printf, 2, 0))) static void log_from_libfuse(enum fuse_log_level level,
                                                                    const char *format, va_list ap)
