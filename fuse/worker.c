@@ -29,8 +29,8 @@
 #include "fuse/buffers.h"
 #include "fuse/caller.h"
 
-#define FIRST_WORKERS  4 /* always there */
-#define TICK_MS        5000
+#define FIRST_WORKERS  4    /* always there */
+#define TICK_MS        2500 /* what is idle for one to two ticks goes */
 #define END_TICK_MS    10
 #define STACK_SIZE     ((size_t)1 << 20)
 #define WAKE_SIGNAL    SIGRTMIN
