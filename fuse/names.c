@@ -97,6 +97,8 @@ static void unname_directory(struct kvs_table *table, const struct kvs_node *par
 {
     while (directory->names)
         kvs_table_reap(table, kvs_table_drop_name(table, directory->names));
+    if (directory->refs == 0) /* nothing is known below it */
+        return;
     for (const struct kvs_node *above = parent; above->names; above = above->names->parent) {
         if (above->names->parent == directory) {
             kvs_table_drop_name(table, above->names);
