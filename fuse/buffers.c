@@ -227,6 +227,13 @@ static struct kvs_buffer *find_cached(struct kvs_buffers *buffers, size_t capaci
     return best;
 }
 
+static void clear_slot(struct kvs_buffer *buffer)
+{
+    if (buffer->slot)
+        *buffer->slot = NULL;
+    buffer->slot = NULL;
+}
+
 /* Takes the buffer that is missed least out of its list; NULL when all are pinned. */
 static struct kvs_buffer *pop_victim(struct kvs_buffers *buffers)
 {
@@ -238,8 +245,7 @@ static struct kvs_buffer *pop_victim(struct kvs_buffers *buffers)
     victim = buffers->kept.first;
     if (victim) {
         list_remove(&buffers->kept, victim);
-        *victim->slot = NULL;
-        victim->slot = NULL;
+        clear_slot(victim);
         kvs_stats_add(KVS_STAT_buffers_dropped, 1);
     }
     return victim;
@@ -338,9 +344,8 @@ void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot)
 {
     pthread_mutex_lock(&buffers->lock);
     struct kvs_buffer *buffer = *slot;
-    *slot = NULL;
     if (buffer) {
-        buffer->slot = NULL;
+        clear_slot(buffer);
         if (buffer->pins == 0) {
             list_remove(&buffers->kept, buffer);
             cache_buffer(buffers, buffer);

@@ -351,15 +351,16 @@ static unsigned end_all(struct pool *pool, unsigned grace_ms, const sigset_t *ma
     return left;
 }
 
-static int create_pool(struct kvs_fs *fs, struct pool **pool_ret)
+/* NULL with errno. */
+static struct pool *create_pool(struct kvs_fs *fs)
 {
     struct pool *pool = calloc(1, sizeof(*pool));
     if (!pool)
-        return -ENOMEM;
+        return NULL;
     pool->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (pool->ended_fd < 0) {
         free(pool);
-        return -errno;
+        return NULL;
     }
     pool->fs = fs;
     pool->device_fd = fuse_session_fd(fs->session);
@@ -367,8 +368,7 @@ static int create_pool(struct kvs_fs *fs, struct pool **pool_ret)
     pthread_attr_init(&pool->attributes);
     pthread_attr_setdetachstate(&pool->attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&pool->attributes, STACK_SIZE);
-    *pool_ret = pool;
-    return 0;
+    return pool;
 }
 
 static void destroy_pool(struct pool *pool)
@@ -381,15 +381,15 @@ static void destroy_pool(struct pool *pool)
 
 int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
 {
-    struct pool *pool = NULL;
-    int error = create_pool(fs, &pool);
-    if (error)
-        return error;
+    struct pool *pool = create_pool(fs);
+    if (!pool)
+        return -errno;
     struct sigaction wake = {.sa_handler = ignore_signal}; /* without SA_RESTART */
     sigaction(WAKE_SIGNAL, &wake, NULL);
     sigset_t mask; /* signals come in only while the main thread waits */
     block_signals(&mask);
 
+    int error = 0;
     for (int i = 0; i < FIRST_WORKERS && !error; i++)
         error = start_worker(pool, true);
     if (error)
