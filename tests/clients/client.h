@@ -68,7 +68,7 @@ client_sequence client_link_tmpfile_store;
  * file, rewrites random slots and checks them all; a check does the last step alone. The first
  * kind is vLLM's, the second Dynamo's (O_DIRECT set later, fallocate).
  */
-#define CLIENT_SLOT 65536
+#define CLIENT_SLOT ((size_t)65536)
 client_sequence client_slots_vllm_run;
 client_sequence client_slots_kvbm_run;
 client_sequence client_slots_check;

@@ -12,7 +12,7 @@
 
 #include "core/util.h"
 
-#define STREAM_BUFFER (1024 * 1024)
+#define STREAM_BUFFER ((size_t)1024 * 1024)
 
 /* Existence is "can be opened for reading"; the atime tells the evictor that it is in use. */
 static int touch_existing(const char *path)
@@ -37,7 +37,7 @@ static int write_stream(int fd, const char *block, size_t size)
 {
     int err = 0;
     for (size_t done = 0; done < size && !err; done += STREAM_BUFFER)
-        err = client_write_once(fd, block + done, KVS_MIN(size - done, (size_t)STREAM_BUFFER));
+        err = client_write_once(fd, block + done, KVS_MIN(size - done, STREAM_BUFFER));
     return err;
 }
 

@@ -12,7 +12,7 @@
 
 #include "core/util.h"
 
-#define PIECE (256 * 1024)
+#define PIECE ((size_t)256 * 1024)
 #define DEPTH 16
 
 struct transfer {
@@ -26,10 +26,10 @@ struct transfer {
 static bool find_piece(const struct transfer *transfer, size_t from, unsigned i, size_t *offset_ret,
                        size_t *length_ret)
 {
-    *offset_ret = from + (size_t)i * PIECE;
+    *offset_ret = from + i * PIECE;
     if (*offset_ret >= transfer->size)
         return false;
-    *length_ret = KVS_MIN(transfer->size - *offset_ret, (size_t)PIECE);
+    *length_ret = KVS_MIN(transfer->size - *offset_ret, PIECE);
     return true;
 }
 
@@ -84,7 +84,7 @@ static int transfer_by_aio(const struct transfer *transfer)
     int err = io_setup(DEPTH, &context);
     if (err)
         return err;
-    for (size_t from = 0; from < transfer->size && !err; from += (size_t)DEPTH * PIECE)
+    for (size_t from = 0; from < transfer->size && !err; from += DEPTH * PIECE)
         err = run_aio_batch(context, transfer, from);
     io_destroy(context);
     return err;
@@ -128,7 +128,7 @@ static int transfer_by_uring(const struct transfer *transfer)
     int err = io_uring_queue_init(DEPTH, &ring, 0);
     if (err)
         return err;
-    for (size_t from = 0; from < transfer->size && !err; from += (size_t)DEPTH * PIECE)
+    for (size_t from = 0; from < transfer->size && !err; from += DEPTH * PIECE)
         err = run_uring_batch(&ring, transfer, from);
     io_uring_queue_exit(&ring);
     return err;

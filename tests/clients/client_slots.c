@@ -34,7 +34,7 @@ static int rewrite_slots(int fd, size_t count, uint64_t seed)
         client_fill(data, CLIENT_SLOT, 0, seed + round);
         off_t offset = (off_t)(choose_slot(seed, round, count) * CLIENT_SLOT);
         ssize_t written = pwritev(fd, &piece, 1, offset);
-        if (written != CLIENT_SLOT)
+        if (written != (ssize_t)CLIENT_SLOT)
             return written < 0 ? -errno : -EIO;
     }
     return 0;
@@ -54,7 +54,7 @@ static int check_slot(int fd, size_t slot, size_t count, uint64_t seed, char *da
     struct iovec pieces[2] = {{.iov_base = data, .iov_len = CLIENT_SLOT / 2},
                               {.iov_base = data + CLIENT_SLOT / 2, .iov_len = CLIENT_SLOT / 2}};
     ssize_t got = preadv(fd, pieces, 2, (off_t)(slot * CLIENT_SLOT));
-    if (got != CLIENT_SLOT)
+    if (got != (ssize_t)CLIENT_SLOT)
         return got < 0 ? -errno : CLIENT_SHORT_READ;
     for (size_t round = count * ROUNDS_PER_SLOT; round > 0; round--) {
         if (choose_slot(seed, round - 1, count) == slot)

@@ -23,7 +23,7 @@
 #define CRC_RECORD "user.vllm.kv_crc32c"
 
 static const char *parent_directory;
-static char root[64];
+static char root[256];
 static unsigned direct; /* CLIENT_DIRECT where the file system has it */
 
 static int make_root(void **state)
@@ -38,7 +38,7 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
-    char command[128];
+    char command[320];
     snprintf(command, sizeof(command), "rm -rf %s", root);
     return system(command);
 }
@@ -109,7 +109,7 @@ static void nixl_works_through_io_uring(void **state)
 
 static void nothing_temporary_is_left(void **state)
 {
-    char command[128];
+    char command[320];
     assert_int_equal(client_vllm_store(root, KEY, SIZE, SEED, 0), 0);
     assert_int_equal(client_llmd_store(root, "1" KEY, SIZE, SEED, 0), 0);
     assert_int_equal(client_sglang_store(root, KEY, SIZE, SEED, 0), 0);
@@ -220,7 +220,8 @@ int main(void)
         TEST(slots_hold_what_was_written_last),
         TEST(sums_and_content_are_as_specified),
     };
-    parent_directory = "/tmp";
+    const char *tmp = getenv("TMPDIR");
+    parent_directory = tmp ? tmp : "/tmp";
     int failed = cmocka_run_group_tests_name("disk", tests, NULL, NULL);
     parent_directory = "/dev/shm";
     return failed + cmocka_run_group_tests_name("tmpfs", tests, NULL, NULL);

@@ -23,12 +23,12 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define FILE_SIZE    (3 * 1024 * 1024)
+#define FILE_SIZE    ((size_t)3 * 1024 * 1024)
 #define PATIENCE_SEC 20
 
-static char base[] = "/tmp/faultfs-test.XXXXXX";
-static char source[64];
-static char mountpoint[64];
+static char base[256];
+static char source[300];
+static char mountpoint[300];
 static pid_t daemon_pid;
 static int control = -1;
 
@@ -38,7 +38,8 @@ static int start_daemon(void **state)
 {
     int out[2];
     char ready[8] = "";
-    strcpy(base + sizeof(base) - 7, "XXXXXX");
+    const char *tmp = getenv("TMPDIR");
+    snprintf(base, sizeof(base), "%s/faultfs-test.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(base));
     snprintf(source, sizeof(source), "%s/source", base);
     snprintf(mountpoint, sizeof(mountpoint), "%s/mount", base);
@@ -62,20 +63,27 @@ static int start_daemon(void **state)
     return 0;
 }
 
-/* Waits for the daemon, at most PATIENCE_SEC; its exit status. */
+/* The daemon's exit status. One that does not end in time is killed, to free who waits for it. */
 static int end_daemon(void)
 {
     int status = -1;
     assert_int_equal(kill(daemon_pid, SIGTERM), 0);
-    for (int i = 0; i < PATIENCE_SEC * 100 && waitpid(daemon_pid, &status, WNOHANG) == 0; i++)
+    for (int i = 0; i < PATIENCE_SEC * 100; i++) {
+        if (waitpid(daemon_pid, &status, WNOHANG) == daemon_pid) {
+            daemon_pid = 0;
+            return status;
+        }
         usleep(10000);
+    }
+    kill(daemon_pid, SIGKILL);
+    waitpid(daemon_pid, &status, 0);
     daemon_pid = 0;
     return status;
 }
 
 static int stop_daemon(void **state)
 {
-    char command[128];
+    char command[300];
     close(control);
     assert_int_equal(chdir("/"), 0);
     int status = daemon_pid ? end_daemon() : 0;
@@ -320,7 +328,7 @@ static void flips_a_bit_in_one_read(void **state)
 
 static void rot_stays_until_cleared(void **state)
 {
-    char path[128];
+    char path[320];
     make_file("a");
     snprintf(path, sizeof(path), "%s/a", source);
     order("read 2 flip-always 0\n");
