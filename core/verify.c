@@ -185,8 +185,10 @@ static int judge(int fd, struct kvs_reading *reading, const struct snapshot *bef
         verification_ret->is_transient = true;
         return 0;
     }
-    if (second.crc != first.crc)
+    if (second.crc != first.crc) {
+        verification_ret->is_unstable = true;
         return -EIO;
+    }
     verification_ret->verdict = KVS_CORRUPT;
     return 0;
 }
@@ -231,12 +233,17 @@ int kvs_verify(int fd, struct kvs_reading *reading, struct kvs_verification *ver
     bool changed = true;
     int r = 0;
 
+    *verification_ret = (struct kvs_verification){0};
     reading->whole_ret = false;
     if (reading->piece_sums_ret != NULL)
         *reading->piece_sums_ret = NULL;
     for (int i = 0; r == 0 && changed && i < MAX_READINGS; i++)
         r = verify_once(fd, reading, verification_ret, &changed);
-    return r == 0 && changed ? -EIO : r;
+    if (r == 0 && changed) {
+        verification_ret->is_unstable = true;
+        return -EIO;
+    }
+    return r;
 }
 
 /* Sums [offset, offset + len), which may begin anywhere. */

@@ -42,6 +42,8 @@ struct kvs_reading {
 struct kvs_verification {
     enum kvs_verdict verdict;
     bool is_transient; /* the first reading was bad, the second good (C15) */
+    bool is_unstable;  /* with -EIO: ours, for differing readings or a changing block (C15); not one
+                        * of the file system's own (C14) */
     uint64_t size;
     struct kvs_record record; /* as it was during the verification */
     uint32_t computed;        /* the sum that was read */

@@ -39,7 +39,7 @@ static int verify_base(struct kvs_fs *fs, struct kvs_file *file, int fd,
     int error = kvs_verify(fd, &reading, found_ret);
 
     if (error != 0) {
-        kvs_stats_add(KVS_STAT_backing_errors, 1);
+        kvs_stats_add(found_ret->is_unstable ? KVS_STAT_unstable : KVS_STAT_backing_errors, 1);
         return error;
     }
     if (found_ret->verdict == KVS_INTACT && sums != NULL)

@@ -125,7 +125,7 @@ static int verify(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verif
     };
     int error = kvs_verify(handle->fd, &reading, found_ret);
     if (error != 0) {
-        kvs_stats_add(error == -EIO ? KVS_STAT_unstable : KVS_STAT_backing_errors, 1);
+        kvs_stats_add(found_ret->is_unstable ? KVS_STAT_unstable : KVS_STAT_backing_errors, 1);
         char what[128];
         snprintf(what, sizeof(what), "could not be verified: %s; the file is kept",
                  strerror(-error));

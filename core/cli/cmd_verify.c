@@ -10,6 +10,13 @@ enum kvs_cli_status kvs_cli_judge(struct kvs_cli_file *file,
 {
     int r = kvs_verify(file->fd, &file->reading, verification_ret);
 
+    if (r < 0 && verification_ret->is_unstable) {
+        fprintf(stderr,
+                "kvseal: %s: no verdict: it reads differently each time; "
+                "try again when nobody writes to it, then suspect the storage\n",
+                file->name);
+        return KVS_CLI_ERROR;
+    }
     return r < 0 ? kvs_cli_complain(file->name, "verified", r) : KVS_CLI_OK;
 }
 

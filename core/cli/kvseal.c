@@ -46,7 +46,7 @@ enum kvs_cli_status kvs_cli_complain(const char *name, const char *verb, int err
         advice = "use a file system that stores user extended attributes";
         break;
     case EIO:
-        advice = "it kept changing, or the storage below fails: see the kernel's log";
+        advice = "the storage below fails, or it changed while it was read: see the kernel's log";
         break;
     case ENOSPC:
     case EDQUOT:

@@ -149,6 +149,7 @@ static void check_unsteady(const struct ground *ground)
         set_on_read(hooks[i]);
         assert_int_equal(verify(fd, MAX_SIZE, &verification), -EIO);
         assert_int_equal(readings, 3);
+        assert_true(verification.is_unstable);
         set_on_read(NULL);
         drop_block(fd);
     }
@@ -208,6 +209,7 @@ static void check_differing(const struct ground *ground)
     set_on_read(spoil_each_reading_anew);
     assert_int_equal(verify(fd, MAX_SIZE, &verification), -EIO);
     assert_int_equal(readings, 2);
+    assert_true(verification.is_unstable);
     set_on_read(NULL);
     drop_block(fd);
 }
@@ -267,6 +269,7 @@ static void check_errors(const struct ground *ground)
         for (error_in_reading = 1; error_in_reading <= 2; error_in_reading++) {
             set_on_read(fail_in_a_reading);
             assert_int_equal(verify(fd, MAX_SIZE, &verification), -errors[i]);
+            assert_false(verification.is_unstable);
         }
         set_on_read(NULL);
         record_error = errors[i];
