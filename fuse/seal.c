@@ -134,6 +134,8 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
                   "changed in place and larger than max_reread: unsealed");
     }
     int error = 0;
+    if (is_untracked && file->block.may_have_record && !file->block.has_client_sum)
+        error = kvs_record_remove(fd); /* of content that was tainted, or of a seal half done */
     if (step == KVS_SEAL_SUM)
         error = seal_content(fs, file, fd, size);
     else if (step == KVS_SEAL_REFUSE)
