@@ -287,9 +287,9 @@ void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle
         return;
     }
     size_t len = (size_t)KVS_MIN((uint64_t)size, handle->size - offset);
+    touch_atime(handle); /* the handle may be gone as soon as the client has its reply */
     fuse_reply_buf(req, (const char *)buffer->memory + offset, len);
     kvs_buffer_unpin(fs->buffers, buffer);
-    touch_atime(handle);
 }
 
 void kvs_serve_close(struct kvs_fs *fs, struct kvs_handle *handle)
