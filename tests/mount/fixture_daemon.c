@@ -93,8 +93,8 @@ static char *read_log(struct kvt_env *env)
 void kvt_show_log(struct kvt_env *env)
 {
     char *text = read_log(env);
-    print_error("---- kvsealfs%s%s said:\n%s----\n", env->options[0] ? " -o " : "", env->options,
-                text);
+    fprintf(stderr, "---- kvsealfs%s%s said:\n%s----\n", env->options[0] ? " -o " : "",
+            env->options, text); // print_error() cuts it
     free(text);
 }
 
@@ -187,7 +187,12 @@ static bool is_served(const char *mnt)
 bool kvt_daemon_died(struct kvt_env *env)
 {
     int status;
-    if (!env->daemon || waitpid(env->daemon, &status, WNOHANG) == 0)
+    if (!env->daemon)
+        return false;
+    // One that has crashed may take a while to end, for its report.
+    bool ended = kvt_wait_exit(env->daemon, 0, &status) ||
+                 (!is_served(env->mnt) && kvt_wait_exit(env->daemon, KVT_PATIENCE_SEC, &status));
+    if (!ended)
         return false;
     print_error("kvsealfs ended with status %d\n", exit_status(status));
     env->daemon = 0;
@@ -205,8 +210,9 @@ void kvt_start(struct kvt_env *env, const char *options)
     snprintf(env->options, sizeof(env->options), "%s", options);
     env->daemon = spawn_daemon(env, options, env->source, env->mnt);
     uint64_t deadline = kvt_now_ms() + KVT_PATIENCE_SEC * 1000;
+    int status;
     while (!is_served(env->mnt)) {
-        if (kvt_daemon_died(env) || kvt_now_ms() > deadline) {
+        if (kvt_wait_exit(env->daemon, 0, &status) || kvt_now_ms() > deadline) {
             kvt_show_log(env);
             fail_msg("kvsealfs does not serve %s", env->mnt);
         }
