@@ -130,7 +130,9 @@ static inline void prepare_ground(struct ground *ground, const char *base)
         print_message("left out: %s: no directory in %s\n", ground->word, base);
         return;
     }
-    fd = open(ground->dir, O_TMPFILE | O_RDWR | ground->flags, 0600);
+    snprintf(path, sizeof(path), "%s/block", ground->dir);
+    fd = open(path, O_CREAT | O_RDWR | ground->flags, 0600);
+    unlink(path);
     ground->is_usable = fd >= 0 && kvs_record_write(fd, 0) == 0;
     if (!ground->is_usable)
         print_message("left out: %s: no direct I/O or no records in %s\n", ground->word, base);

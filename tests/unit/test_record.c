@@ -59,9 +59,10 @@ int __wrap_openat64(int at_fd, const char *name, int flags, ...)
 
 static int open_file(void)
 {
-    int fd = open(dir, O_TMPFILE | O_RDWR, 0600);
+    int fd = openat(dir_fd, "file", O_CREAT | O_EXCL | O_RDWR, 0600);
 
     assert_true(fd >= 0);
+    assert_int_equal(unlinkat(dir_fd, "file", 0), 0);
     return fd;
 }
 
