@@ -129,10 +129,21 @@ static void invalidate_entry(struct kvs_fs *fs, fuse_ino_t parent, const char *n
     drop_notification(notification);
 }
 
+/* Whether the kernel was told to ask again for all it knows. */
+static bool forget_all(struct kvs_fs *fs)
+{
+#ifdef HAVE_FUSE_NOTIFY_EPOCH
+    return fs->options.invalidate == KVS_INVALIDATE_AUTO &&
+           fuse_lowlevel_notify_increment_epoch(fs->session) == 0;
+#else
+    (void)fs;
+    return false;
+#endif
+}
+
 static void make_kernel_forget(struct kvs_fs *fs, const struct kvs_names_copy *names)
 {
-    if (fs->options.invalidate == KVS_INVALIDATE_AUTO &&
-        fuse_lowlevel_notify_increment_epoch(fs->session) == 0)
+    if (forget_all(fs))
         return;
     for (size_t i = 0; i < names->count; i++)
         invalidate_entry(fs, kvs_node_ino(fs, names->entries[i].parent), names->entries[i].text);
