@@ -273,10 +273,10 @@ static const char *step_up(const struct kvs_table *table, const struct kvs_node 
 char *kvs_names_path(struct kvs_fs *fs, struct kvs_node *node)
 {
     const struct kvs_node *at, *parent;
-    size_t size = 0;
 
     pthread_mutex_lock(&fs->table->lock);
-    for (at = node; at; at = parent)
+    size_t size = strlen(step_up(fs->table, node, &parent)) + 1;
+    for (at = parent; at; at = parent)
         size += strlen(step_up(fs->table, at, &parent)) + 1;
 
     char *path = malloc(size);

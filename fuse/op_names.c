@@ -104,7 +104,7 @@ void kvs_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *
 struct making {
     mode_t mode; /* with the file type */
     dev_t rdev;
-    const char *link; /* a symbolic link's text */
+    const char *link; /* a symbolic link's text, else NULL */
 };
 
 static int make_as_caller(fuse_req_t req, int parent_fd, const char *name,
@@ -116,7 +116,7 @@ static int make_as_caller(fuse_req_t req, int parent_fd, const char *name,
     kvs_caller_become(req, &saved);
     if (S_ISDIR(making->mode))
         result = mkdirat(parent_fd, name, making->mode & ~(mode_t)S_IFMT);
-    else if (S_ISLNK(making->mode))
+    else if (making->link)
         result = symlinkat(making->link, parent_fd, name);
     else
         result = mknodat(parent_fd, name, making->mode, making->rdev);
