@@ -173,15 +173,17 @@ int kvs_seal_at_publish(struct kvs_fs *fs, struct kvs_node *node)
     return error;
 }
 
-/* Nobody waits for the answer. */
+/* Nobody waits for the answer. A block that stays tainted was refused at its close already. */
 static void seal_unheard(struct kvs_fs *fs, struct kvs_file *file, int fd)
 {
-    pthread_rwlock_wrlock(&file->content);
     int error = 0;
-    if (atomic_load(&file->writers) == 0 && file->block.state == KVS_BLOCK_MODIFIED)
+
+    pthread_rwlock_wrlock(&file->content);
+    if (atomic_load(&file->writers) == 0)
         error = kvs_seal_locked(fs, file, fd);
+    bool is_news = error != 0 && file->block.state == KVS_BLOCK_MODIFIED;
     pthread_rwlock_unlock(&file->content);
-    if (error != 0) {
+    if (is_news) {
         char what[128];
         snprintf(what, sizeof(what), "could not be sealed: %s", strerror(-error));
         log_block(fs, file, KVS_LOG_SEAL_FAILED, what);
@@ -217,18 +219,14 @@ void kvs_seal_all(struct kvs_fs *fs)
 int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd)
 {
     struct kvs_record record;
-    struct stat st;
     uint32_t crc = 0;
+    int error = 0;
 
     pthread_rwlock_wrlock(&file->content);
-    int error = 0;
     if (file->block.state == KVS_BLOCK_CLEAN && atomic_load(&file->writers) == 0) {
-        error = fstat(fd, &st) < 0 ? -errno : kvs_record_read(fd, &record);
+        error = kvs_record_read(fd, &record);
         if (error == 0 && record.kind == KVS_RECORD_NONE) {
-            error = kvs_sum_agreed(fd, 0, (uint64_t)st.st_size, kvs_worker_scratch(),
-                                   KVS_SCRATCH_SIZE, &crc);
-            if (error == 0)
-                error = kvs_record_write(fd, crc);
+            error = kvs_seal_whole(fd, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
             if (error == 0)
                 kvs_stats_add(KVS_STAT_sealed, 1);
         }
@@ -241,13 +239,9 @@ int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd)
  */
 static int check_against_content(int fd, uint32_t sum)
 {
-    struct stat st;
     uint32_t crc = 0;
+    int error = kvs_sum_whole(fd, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
 
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    int error = kvs_sum_agreed(fd, 0, (uint64_t)st.st_size, kvs_worker_scratch(), KVS_SCRATCH_SIZE,
-                               &crc);
     return error != 0 ? error : crc == sum ? 0 : -EBADMSG;
 }
 
