@@ -2,7 +2,7 @@
 // The daemon under test: start, wait until it serves, end it in every way, read its log.
 #include "tests/mount/fixture_internal.h"
 
-#include <dirent.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -168,20 +168,21 @@ bool kvt_is_mounted(const char *path)
     return found;
 }
 
-/* Whether the last mount at `mnt` is FUSE and answers. */
+/* Whether the last mount at `mnt` is kvsealfs's and answers. The type is asked again with the
+ * answer: a dead mount may have been detached in between. */
 static bool is_served(const char *mnt)
 {
     char line[2 * PATH_MAX], point[PATH_MAX];
     FILE *mounts = fopen("/proc/self/mountinfo", "re");
-    bool is_fuse = false;
+    bool is_kvsealfs = false;
     while (mounts && fgets(line, sizeof(line), mounts)) {
         if (sscanf(line, "%*s %*s %*s %*s %4095s", point) == 1 && strcmp(point, mnt) == 0)
-            is_fuse = strstr(line, " - fuse") != NULL;
+            is_kvsealfs = strstr(line, " - fuse.kvsealfs ") != NULL;
     }
     if (mounts)
         fclose(mounts);
     struct statfs fs; // unlike stat(2)'s, its answer is never a cached one
-    return is_fuse && statfs(mnt, &fs) == 0;
+    return is_kvsealfs && statfs(mnt, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
 }
 
 bool kvt_daemon_died(struct kvt_env *env)
