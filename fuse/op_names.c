@@ -156,7 +156,7 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, const struc
     int error = make_as_caller(req, parent_fd, name, making);
     if (error == 0)
         error = kvs_node_lookup(fs, kvs_node_of(fs, parent), name, node_ret, st_ret);
-    if (error < 0 || !S_ISREG(making->mode))
+    if (error != 0 || !S_ISREG(making->mode))
         return error;
 
     error = seal_made(fs, *node_ret);
