@@ -228,13 +228,13 @@ int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
         node->nlookup++;
         if (parent)
             error = kvs_table_add_name(table, parent, name, node);
-        if (error < 0) {
+        if (error != 0) {
             node->nlookup--;
             kvs_table_reap(table, node);
         }
     }
     pthread_mutex_unlock(&table->lock);
-    *node_ret = error < 0 ? NULL : node;
+    *node_ret = error != 0 ? NULL : node;
     return error;
 }
 

@@ -201,7 +201,7 @@ int kvs_names_move(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
     /* Two names of one inode: rename(2) leaves both. */
     if (replaced && (exchange || replaced == moved)) {
         int error_back = kvs_table_add_name(table, parent, name, replaced);
-        error = error < 0 ? error : error_back;
+        error = error != 0 ? error : error_back;
     }
     give_back(table, moved);
     give_back(table, replaced);
@@ -241,7 +241,7 @@ int kvs_names_copy(struct kvs_fs *fs, struct kvs_node *node, struct kvs_names_co
         copy->count++;
     }
     pthread_mutex_unlock(&fs->table->lock);
-    if (error < 0 && copy) {
+    if (error != 0 && copy) {
         kvs_names_copy_free(fs, copy);
         copy = NULL;
     }

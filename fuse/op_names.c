@@ -131,7 +131,7 @@ static int seal_made(struct kvs_fs *fs, struct kvs_node *node)
     struct kvs_file *file;
     int error = kvs_file_get(fs, node, &file);
 
-    if (error < 0)
+    if (error != 0)
         return error;
     pthread_rwlock_wrlock(&file->content);
     kvs_block_created(&file->block);
@@ -162,7 +162,7 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, const struc
     error = seal_made(fs, *node_ret);
     if (error == 0 && fstatat(parent_fd, name, st_ret, AT_SYMLINK_NOFOLLOW) < 0)
         error = -errno;
-    if (error < 0) { /* as if it had not been made: it is empty */
+    if (error != 0) { /* as if it had not been made: it is empty */
         unlinkat(parent_fd, name, 0);
         forget_name(fs, parent, name);
         kvs_node_forget(fs, *node_ret, 1);
@@ -177,7 +177,7 @@ static void make_and_reply(fuse_req_t req, fuse_ino_t parent, const char *name,
     struct stat st;
     int error = make(req, parent, name, making, &node, &st);
 
-    if (error < 0)
+    if (error != 0)
         kvs_reply_error(req, error);
     else
         reply_entry(req, kvs_fs_of(req), node, &st);
@@ -296,7 +296,7 @@ static int rename_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
     int error = seal_at_name(fs, fd, name);
     if (error == 0 && flags & RENAME_EXCHANGE)
         error = seal_at_name(fs, new_fd, new_name);
-    if (error < 0)
+    if (error != 0)
         return error;
     if (renameat2(fd, name, new_fd, new_name, flags) < 0)
         return -errno;
@@ -341,7 +341,7 @@ static int link_node(struct kvs_fs *fs, struct kvs_node *node, fuse_ino_t parent
     int error = kvs_seal_at_publish(fs, node);
     if (error == 0)
         error = link_fd(fd, parent_fd, name);
-    if (error < 0)
+    if (error != 0)
         return error;
     if (fstat(fd, st_ret) < 0)
         return -errno;
@@ -355,7 +355,7 @@ void kvs_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const ch
     struct stat st;
     int error = link_node(fs, kvs_node_of(fs, ino), new_parent, new_name, &node, &st);
 
-    if (error < 0)
+    if (error != 0)
         kvs_reply_error(req, error);
     else
         reply_entry(req, fs, node, &st);
