@@ -351,7 +351,7 @@ static int link_node(struct kvs_fs *fs, struct kvs_node *node, fuse_ino_t parent
 void kvs_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
-    struct kvs_node *node;
+    struct kvs_node *node = NULL;
     struct stat st;
     int error = link_node(fs, kvs_node_of(fs, ino), new_parent, new_name, &node, &st);
 
