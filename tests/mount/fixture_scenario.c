@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
+#define SHOWN     ((size_t)2000) /* bytes before a difference */
 #define TEXT_SIZE ((size_t)1 << 20)
 
 /* What a scenario and its children write down: shared memory, as a crash must not lose it. */
@@ -93,6 +94,23 @@ void kvt_make(const char *path, const char *text)
     kvt_holds(fd >= 0 && write(fd, text, strlen(text)) == length && close(fd) == 0);
 }
 
+void kvt_give(const char *path, mode_t mode, uid_t uid, gid_t gid)
+{
+    kvt_holds(chown(path, uid, gid) == 0 && chmod(path, mode) == 0);
+}
+
+void kvt_make_file(const char *path, mode_t mode, uid_t uid, gid_t gid)
+{
+    kvt_make(path, "some text");
+    kvt_give(path, mode, uid, gid);
+}
+
+void kvt_make_dir(const char *path, mode_t mode, uid_t uid, gid_t gid)
+{
+    kvt_holds(mkdir(path, 0700) == 0);
+    kvt_give(path, mode, uid, gid);
+}
+
 /* Waits for a child and writes down how it ended, unless that was well. */
 static void join(pid_t pid)
 {
@@ -103,7 +121,7 @@ static void join(pid_t pid)
         kvt_note("ended with status %x", status);
 }
 
-void kvt_as_member(uid_t uid, gid_t gid, size_t count, const gid_t *groups, void (*act)(void))
+void kvt_as_whom(uid_t uid, gid_t gid, size_t count, const gid_t *groups, void (*act)(void))
 {
     pid_t pid = fork();
     if (pid != 0) {
@@ -121,7 +139,22 @@ void kvt_as_member(uid_t uid, gid_t gid, size_t count, const gid_t *groups, void
 
 void kvt_as(uid_t uid, gid_t gid, void (*act)(void))
 {
-    kvt_as_member(uid, gid, 0, NULL, act);
+    kvt_as_whom(uid, gid, 0, NULL, act);
+}
+
+void kvt_as_owner(void (*act)(void))
+{
+    kvt_as(KVT_OWNER, KVT_GROUP, act);
+}
+
+void kvt_as_member(void (*act)(void))
+{
+    kvt_as_whom(KVT_OTHER, KVT_GROUP, 1, (gid_t[]){KVT_SECOND}, act);
+}
+
+void kvt_as_stranger(void (*act)(void))
+{
+    kvt_as(3000, 3000, act);
 }
 
 /* Gives what was written down, malloc()ed. */
@@ -155,11 +188,12 @@ static void compare(const char *below, const char *mounted)
         if (below[at++] == '\n')
             line = at;
     }
-    if (!below[at] && !mounted[at])
+    if (below[at] == mounted[at])
         return;
-    print_error("%.*s\n---- then below:\n%.*s\n---- and through the mount:\n%.*s\n", (int)line,
-                below, (int)strcspn(below + line, "\n"), below + line,
-                (int)strcspn(mounted + line, "\n"), mounted + line);
+    const char *shown = below + (line > SHOWN ? line - SHOWN : 0);
+    fprintf(stderr, "%.*s---- then below:\n%.*s\n---- and through the mount:\n%.*s\n----\n",
+            (int)(below + line - shown), shown, (int)strcspn(below + line, "\n"), below + line,
+            (int)strcspn(mounted + line, "\n"), mounted + line); // print_error() cuts it
     fail_msg("the mount differs from the file system below");
 }
 

@@ -38,11 +38,24 @@ void kvt_note_fstat(int fd);
 /* Length and sum of the content, read with read(2). */
 void kvt_note_content(const char *path);
 
-/* Runs `act` in a child of this user and group. The second one has supplementary groups. */
+/* Who scenarios are about. */
+#define KVT_OWNER  1000
+#define KVT_OTHER  1001
+#define KVT_GROUP  2000
+#define KVT_SECOND 2001
+
+/* Runs `act` in a child of this user, group and supplementary groups. */
+void kvt_as_whom(uid_t uid, gid_t gid, size_t count, const gid_t *groups, void (*act)(void));
 void kvt_as(uid_t uid, gid_t gid, void (*act)(void));
-void kvt_as_member(uid_t uid, gid_t gid, size_t count, const gid_t *groups, void (*act)(void));
+void kvt_as_owner(void (*act)(void));    /* KVT_OWNER in KVT_GROUP */
+void kvt_as_member(void (*act)(void));   /* KVT_OTHER in KVT_GROUP, and in KVT_SECOND as well */
+void kvt_as_stranger(void (*act)(void)); /* another user in another group */
 
 /* Makes a file with this text, mode 0644. */
 void kvt_make(const char *path, const char *text);
+/* Mode and owner; and the same for what is made. */
+void kvt_give(const char *path, mode_t mode, uid_t uid, gid_t gid);
+void kvt_make_file(const char *path, mode_t mode, uid_t uid, gid_t gid);
+void kvt_make_dir(const char *path, mode_t mode, uid_t uid, gid_t gid);
 
 #endif
