@@ -22,6 +22,8 @@
 #define FILE_CAPABILITIES                                                                          \
     (BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) |         \
      BIT(CAP_FSETID) | BIT(CAP_MKNOD) | BIT(CAP_LINUX_IMMUTABLE))
+/* What only root has; it reads trusted. attributes by CAP_SYS_ADMIN. */
+#define ROOT_CAPABILITIES (FILE_CAPABILITIES | BIT(CAP_SYS_ADMIN))
 /* What a caller needs on top of its own rights: the kernel has checked them already. */
 #define SEARCH_CAPABILITIES (BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH))
 #define SWITCH_CAPABILITIES (BIT(CAP_SETUID) | BIT(CAP_SETGID))
@@ -104,7 +106,7 @@ void kvs_caller_become(fuse_req_t req, struct kvs_caller *saved_ret)
     self.now = (struct kvs_caller){.uid = caller->uid, .gid = caller->gid};
     set_effective(caller->uid == 0
                       ? self.own | BIT(CAP_FSETID)
-                      : (self.own & ~FILE_CAPABILITIES) | (self.own & SEARCH_CAPABILITIES));
+                      : (self.own & ~ROOT_CAPABILITIES) | (self.own & SEARCH_CAPABILITIES));
 }
 
 void kvs_caller_restore(const struct kvs_caller *saved)
@@ -132,4 +134,16 @@ void kvs_caller_raise_fsetid(void)
 void kvs_caller_lower_fsetid(void)
 {
     set_effective(self.own);
+}
+
+void kvs_caller_change_begins(fuse_req_t req)
+{
+    if (fuse_req_ctx(req)->uid == 0)
+        kvs_caller_raise_fsetid();
+}
+
+void kvs_caller_change_ends(fuse_req_t req)
+{
+    if (fuse_req_ctx(req)->uid == 0)
+        kvs_caller_lower_fsetid();
 }

@@ -23,6 +23,10 @@ void kvs_caller_thread_init(void);
 void kvs_caller_become(fuse_req_t req, struct kvs_caller *saved_ret);
 void kvs_caller_restore(const struct kvs_caller *saved);
 
+/* A change of content clears set-id bits, but not when root makes it: goes around such a change. */
+void kvs_caller_change_begins(fuse_req_t req);
+void kvs_caller_change_ends(fuse_req_t req);
+
 /* chmod keeps S_ISGID only with CAP_FSETID; the kernel has already cleared what the caller may not
  * set. Effective between the two calls, on this thread. */
 void kvs_caller_raise_fsetid(void);

@@ -6,6 +6,7 @@
 
 #include "core/crc32c.h"
 #include "core/util.h"
+#include "fuse/caller.h"
 #include "fuse/change.h"
 #include "fuse/file.h"
 #include "fuse/ops.h"
@@ -94,8 +95,11 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
     struct kvs_handle *handle = handle_of(fi);
     /* Pages of a mapping have their place, whatever the handle says. */
     bool is_append = (fi->flags & O_APPEND) != 0 && !fi->writepage;
+
+    kvs_caller_change_begins(req);
     ssize_t written = is_append ? append(fs, handle, data, size)
                                 : write_at(fs, handle, data, size, offset);
+    kvs_caller_change_ends(req);
 
     if (written < 0)
         kvs_reply_error(req, (int)written);
@@ -165,10 +169,12 @@ void kvs_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, of
     struct kvs_handle *handle = handle_of(fi);
     int error = 0;
 
+    kvs_caller_change_begins(req);
     if (alters_content(handle, mode, (uint64_t)offset, (uint64_t)len))
         error = allocate(kvs_fs_of(req), handle, mode, (uint64_t)offset, (uint64_t)len);
     else if (fallocate(handle->fd, mode, offset, len) < 0)
         error = -errno;
+    kvs_caller_change_ends(req);
     kvs_reply_error(req, error);
 }
 

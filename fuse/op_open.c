@@ -46,11 +46,16 @@ static void describe_handle(const struct kvs_handle *handle, struct fuse_file_in
     fi->keep_cache = 0;
 }
 
-static int prepare_handle(struct kvs_fs *fs, struct kvs_handle *handle, int flags)
+static int prepare_handle(fuse_req_t req, struct kvs_handle *handle, int flags)
 {
-    if ((flags & O_TRUNC) != 0 && handle->can_write)
-        return kvs_change_truncate(fs, handle->file, handle->fd, 0, false);
-    return handle->can_read ? kvs_serve_open(fs, handle) : 0;
+    struct kvs_fs *fs = kvs_fs_of(req);
+
+    if ((flags & O_TRUNC) == 0 || !handle->can_write)
+        return handle->can_read ? kvs_serve_open(fs, handle) : 0;
+    kvs_caller_change_begins(req);
+    int error = kvs_change_truncate(fs, handle->file, handle->fd, 0, false);
+    kvs_caller_change_ends(req);
+    return error;
 }
 
 static void release(struct kvs_fs *fs, struct kvs_handle *handle)
@@ -76,7 +81,7 @@ void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     }
     struct kvs_handle *handle = kvs_handle_create(fs, file, fd, fi->flags);
     kvs_file_put(fs, file);
-    error = handle == NULL ? -ENOMEM : prepare_handle(fs, handle, fi->flags);
+    error = handle == NULL ? -ENOMEM : prepare_handle(req, handle, fi->flags);
     if (error != 0) {
         if (handle != NULL)
             release(fs, handle);

@@ -104,6 +104,18 @@ void kvs_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t si
     reply_value(req, value, len, size);
 }
 
+/* Most file systems show names in trusted. only to who may read them. */
+static ssize_t list_as_caller(fuse_req_t req, const char *path, char *list, size_t size)
+{
+    struct kvs_caller saved;
+    kvs_caller_become(req, &saved);
+    ssize_t len = listxattr(path, list, size);
+    int error = errno;
+    kvs_caller_restore(&saved);
+    errno = error;
+    return len;
+}
+
 void kvs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
@@ -114,7 +126,7 @@ void kvs_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
         return;
     }
     char *list = kvs_worker_scratch();
-    ssize_t len = listxattr(path.text, list, KVS_MIN(size, (size_t)XATTR_LIST_MAX));
+    ssize_t len = list_as_caller(req, path.text, list, KVS_MIN(size, (size_t)XATTR_LIST_MAX));
     reply_value(req, list, len, size);
 }
 
