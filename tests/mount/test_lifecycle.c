@@ -185,10 +185,21 @@ static void end_while_writing(struct kvt_env *env, void (*end)(struct kvt_env *)
     assert_int_equal(kvt_load(env, "written", MIB, 3, 0), 0);
 }
 
+/* Whatever asked the daemon to. */
+static void await_end(struct kvt_env *env)
+{
+    pid_t daemon = env->daemon;
+    int status;
+    kvt_wait_for(waitpid(daemon, &status, WNOHANG) == daemon);
+    env->daemon = 0;
+    assert_int_equal(status, 0);
+    assert_false(kvt_is_mounted(env->mnt));
+}
+
 static void interrupt(struct kvt_env *env)
 {
     kill(env->daemon, SIGINT);
-    kvt_stop(env);
+    await_end(env);
 }
 
 static void c23_sigterm_ends_it(void **state)
@@ -219,15 +230,12 @@ static void c23_umount_ends_it(void **state)
 static void c23_lazy_umount_seals_what_is_still_written(void **state)
 {
     struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "a"), KVT_CREATE), status;
+    int fd = kvt_open(kvt_mnt(env, "a"), KVT_CREATE);
     kvt_put(fd, MIB, 1, 0);
     assert_int_equal(umount2(env->mnt, MNT_DETACH), 0);
     kvt_put(fd, MIB, 2, 0);
     assert_int_equal(kvt_close(fd), 0);
-    pid_t daemon = env->daemon;
-    kvt_wait_for(waitpid(daemon, &status, WNOHANG) == daemon);
-    env->daemon = 0;
-    assert_int_equal(status, 0);
+    await_end(env);
     kvt_assert_sealed_block(env, "a", MIB, 2);
 }
 
