@@ -3,6 +3,7 @@
 #include "tests/mount/fixture_scenario.h"
 
 #include <grp.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sysmacros.h>
@@ -168,6 +169,8 @@ static char *run_in(const char *directory, void (*scenario)(void))
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 1; i < NSIG; i++)
+            signal(i, SIG_DFL); // cmocka would go on with the next test
         umask(022);
         if (chdir(directory) != 0)
             kvt_note("%schdir: %s", untrue, strerror(errno));
