@@ -297,7 +297,7 @@ static unsigned list_names(const char *directory, const char *name, bool *found_
 
 unsigned kvt_count_names(const char *directory)
 {
-    bool found;
+    bool found = false;
     return list_names(directory, "", &found);
 }
 
