@@ -10,6 +10,7 @@
 #include "fuse/table.h"
 
 #define FIRST_BUCKETS 1024
+#define KEPT_MAX      1024 /* descriptors in kvs_node_keep() */
 
 /* What a node is found by. */
 struct key {
@@ -50,6 +51,7 @@ static struct kvs_node *make_node(const struct key *key)
     node->handle_type = key->handle_type;
     node->handle_len = key->handle_len;
     memcpy(node->handle, key->handle, key->handle_len);
+    node->kept_fd = -1;
     return node;
 }
 
@@ -111,26 +113,44 @@ static bool is_needed(const struct kvs_table *table, const struct kvs_node *node
     return node->nlookup > 0 || node->refs > 0 || node == table->root;
 }
 
+static void move_out(struct kvs_table *table, struct kvs_node *node, struct kvs_node **list)
+{
+    take_out_node(table, node);
+    node->hash_next = *list;
+    *list = node;
+}
+
 void kvs_table_reap(struct kvs_table *table, struct kvs_node *node)
 {
-    struct kvs_node *dead = NULL; /* linked by hash_next: no recursion, paths may be long */
+    struct kvs_node *dying = NULL; /* a list, not a recursion: paths may be long */
 
-    if (is_needed(table, node))
-        return;
-    take_out_node(table, node);
-    node->hash_next = NULL;
-    dead = node;
-    while (dead) {
-        node = dead;
-        dead = node->hash_next;
+    if (!is_needed(table, node))
+        move_out(table, node, &dying);
+    while (dying) {
+        node = dying;
+        dying = node->hash_next;
         while (node->names) {
             struct kvs_node *parent = kvs_table_drop_name(table, node->names);
-            if (is_needed(table, parent))
-                continue;
-            take_out_node(table, parent);
-            parent->hash_next = dead;
-            dead = parent;
+            if (!is_needed(table, parent))
+                move_out(table, parent, &dying);
         }
+        if (node->kept_fd >= 0)
+            table->kept_count--;
+        node->hash_next = table->dead;
+        table->dead = node;
+    }
+}
+
+void kvs_table_unlock(struct kvs_table *table)
+{
+    struct kvs_node *dead = table->dead;
+
+    table->dead = NULL;
+    pthread_mutex_unlock(&table->lock);
+    while (dead) {
+        struct kvs_node *node = dead;
+        dead = node->hash_next;
+        kvs_close_fd(&node->kept_fd);
         free(node);
     }
 }
@@ -170,6 +190,7 @@ void kvs_table_destroy(struct kvs_table *table)
     for (size_t i = 0; table->nodes && i < table->node_buckets; i++) {
         for (struct kvs_node *node = table->nodes[i], *next; node; node = next) {
             next = node->hash_next;
+            kvs_close_fd(&node->kept_fd);
             free(node);
         }
     }
@@ -190,7 +211,7 @@ void kvs_table_count(struct kvs_table *table, uint64_t *nodes_ret, uint64_t *nam
     pthread_mutex_lock(&table->lock);
     *nodes_ret = table->node_count + 1; /* the root */
     *names_ret = table->name_count;
-    pthread_mutex_unlock(&table->lock);
+    kvs_table_unlock(table);
 }
 
 void kvs_table_use_handles(struct kvs_table *table, bool use)
@@ -233,7 +254,7 @@ int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
             kvs_table_reap(table, node);
         }
     }
-    pthread_mutex_unlock(&table->lock);
+    kvs_table_unlock(table);
     *node_ret = error != 0 ? NULL : node;
     return error;
 }
@@ -246,7 +267,7 @@ struct kvs_node *kvs_node_find(struct kvs_fs *fs, int fd, const struct stat *st)
     struct kvs_node *node = find_node(fs->table, &key);
     if (node)
         node->refs++;
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
     return node;
 }
 
@@ -272,14 +293,14 @@ void kvs_node_forget(struct kvs_fs *fs, struct kvs_node *node, uint64_t nlookup)
     pthread_mutex_lock(&fs->table->lock);
     node->nlookup -= KVS_MIN(nlookup, node->nlookup);
     kvs_table_reap(fs->table, node);
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
 }
 
 void kvs_node_ref(struct kvs_fs *fs, struct kvs_node *node)
 {
     pthread_mutex_lock(&fs->table->lock);
     node->refs++;
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
 }
 
 void kvs_node_unref(struct kvs_fs *fs, struct kvs_node *node)
@@ -287,5 +308,18 @@ void kvs_node_unref(struct kvs_fs *fs, struct kvs_node *node)
     pthread_mutex_lock(&fs->table->lock);
     node->refs--;
     kvs_table_reap(fs->table, node);
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
+}
+
+void kvs_node_keep(struct kvs_fs *fs, struct kvs_node *node, int fd)
+{
+    pthread_mutex_lock(&fs->table->lock);
+    bool has_room = node->kept_fd < 0 && fs->table->kept_count < KEPT_MAX;
+    if (has_room) {
+        node->kept_fd = fd;
+        fs->table->kept_count++;
+    }
+    kvs_table_unlock(fs->table);
+    if (!has_room)
+        close(fd);
 }

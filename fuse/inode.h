@@ -8,7 +8,8 @@
 // Life: a node lives while the kernel counts look-ups of it (nlookup: +1 for each reply that
 // carries an entry, minus what FORGET says) or somebody holds a reference: an open handle's file, a
 // name below it, a seal that is still owed. Counting, finding and freeing are done under the one
-// table lock. No descriptor is kept for a node: 2,000,000 of them cost memory only (see reach.h).
+// table lock. No descriptor is kept for a node that has a name: 2,000,000 of them cost memory only
+// (see reach.h).
 #ifndef KVSEAL_FUSE_INODE_H
 #define KVSEAL_FUSE_INODE_H
 
@@ -32,6 +33,7 @@ struct kvs_node {
     uint32_t mode;          /* the file type bits, fixed at creation */
     struct kvs_file *file;  /* NULL while it is a directory, or not open and owing nothing */
     struct kvs_name *names; /* what it is known by (names.h) */
+    int kept_fd;            /* kvs_node_keep(); -1: none */
     uint32_t handle_type;
     uint32_t handle_len;    /* 0: no file handle, reached by name */
     unsigned char handle[]; /* as name_to_handle_at gave it */
@@ -69,5 +71,11 @@ void kvs_node_forget(struct kvs_fs *fs, struct kvs_node *node, uint64_t nlookup)
 /* References that are not the kernel's. unref may free the node. */
 void kvs_node_ref(struct kvs_fs *fs, struct kvs_node *node);
 void kvs_node_unref(struct kvs_fs *fs, struct kvs_node *node);
+
+/* RENAME has replaced the node's last name. Holds the inode by `fd` (O_PATH, handed over) until the
+ * kernel forgets the node, which it soon does: a client whose open(2) has resolved the name before
+ * then gets the old file, as it would without the mount, and not ESTALE. Not for UNLINK, where the
+ * kernel itself asks again and finds nothing: space has to be free when unlink(2) returns. */
+void kvs_node_keep(struct kvs_fs *fs, struct kvs_node *node, int fd);
 
 #endif

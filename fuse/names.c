@@ -134,7 +134,7 @@ struct kvs_node *kvs_names_find(struct kvs_fs *fs, struct kvs_node *parent, cons
         node = found->node;
         node->refs++;
     }
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
     return node;
 }
 
@@ -143,7 +143,7 @@ int kvs_names_add(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
 {
     pthread_mutex_lock(&fs->table->lock);
     int error = kvs_table_add_name(fs->table, parent, name, node);
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
     return error;
 }
 
@@ -158,7 +158,7 @@ bool kvs_names_remove(struct kvs_fs *fs, struct kvs_node *parent, const char *na
         kvs_table_reap(fs->table, kvs_table_drop_name(fs->table, found));
         was_last = !node->names;
     }
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
     return was_last;
 }
 
@@ -207,7 +207,7 @@ int kvs_names_move(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
     give_back(table, replaced);
     give_back(table, parent);
     give_back(table, new_parent);
-    pthread_mutex_unlock(&table->lock);
+    kvs_table_unlock(table);
     return error;
 }
 
@@ -240,7 +240,7 @@ int kvs_names_copy(struct kvs_fs *fs, struct kvs_node *node, struct kvs_names_co
         entry->parent->refs++;
         copy->count++;
     }
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
     if (error != 0 && copy) {
         kvs_names_copy_free(fs, copy);
         copy = NULL;
@@ -288,6 +288,6 @@ char *kvs_names_path(struct kvs_fs *fs, struct kvs_node *node)
         end -= len;
         memcpy(end, text, len);
     }
-    pthread_mutex_unlock(&fs->table->lock);
+    kvs_table_unlock(fs->table);
     return path;
 }

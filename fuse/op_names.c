@@ -260,6 +260,30 @@ static int seal_at_name(struct kvs_fs *fs, int parent_fd, const char *name)
     return error;
 }
 
+/* What a rename replaces, or -1. */
+static int open_replaced(int parent_fd, const char *name, unsigned flags)
+{
+    if (flags & (RENAME_NOREPLACE | RENAME_EXCHANGE))
+        return -1;
+    return openat(parent_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Owns `fd`. */
+static void keep_replaced(struct kvs_fs *fs, int fd)
+{
+    struct stat st;
+    struct kvs_node *node = NULL;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_nlink == 0 || S_ISDIR(st.st_mode)))
+        node = kvs_node_find(fs, fd, &st);
+    if (!node) {
+        kvs_close_fd(&fd);
+        return;
+    }
+    kvs_node_keep(fs, node, fd);
+    kvs_node_unref(fs, node);
+}
+
 /* After the rename on disk. */
 static void rename_known(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
                          fuse_ino_t new_parent, const char *new_name, bool exchange)
@@ -281,6 +305,7 @@ static int rename_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
 {
     kvs_cleanup_fd int fd = -1;
     kvs_cleanup_fd int new_fd = -1;
+    kvs_cleanup_fd int replaced_fd = -1;
 
     if (kvs_is_hidden(parent, name))
         return -ENOENT;
@@ -298,8 +323,10 @@ static int rename_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
         error = seal_at_name(fs, new_fd, new_name);
     if (error != 0)
         return error;
+    replaced_fd = open_replaced(new_fd, new_name, flags);
     if (renameat2(fd, name, new_fd, new_name, flags) < 0)
         return -errno;
+    keep_replaced(fs, kvs_steal_fd(&replaced_fd));
     rename_known(fs, parent, name, new_parent, new_name, flags & RENAME_EXCHANGE);
     return 0;
 }

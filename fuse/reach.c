@@ -74,6 +74,8 @@ static int open_by_handle(struct kvs_fs *fs, const struct kvs_node *node, int fl
     memcpy(any.handle.f_handle, node->handle, node->handle_len);
 
     int fd = open_by_handle_at(fs->source_fd, &any.handle, flags);
+    if (fd < 0 && errno == ENOMEM) /* also ext4's answer while the inode number is used again */
+        return -ESTALE;
     return fd < 0 ? -errno : fd;
 }
 
@@ -112,20 +114,23 @@ static int walk(int source_fd, char *path)
     }
 }
 
-/* Whether `fd` is the node's inode, and not another one that has its name, or its number, now. */
-static bool is_node(struct kvs_fs *fs, const struct kvs_node *node, int fd)
+/* 0 when `fd` is the node's inode; -ESTALE when another one has its name, or its number, now; or
+ * -errno when the file system does not say (C14). */
+static int check_node(struct kvs_fs *fs, const struct kvs_node *node, int fd)
 {
     unsigned char handle[KVS_HANDLE_MAX];
     uint32_t type, len = sizeof(handle);
     struct stat st;
 
-    if (fstat(fd, &st) < 0 || st.st_dev != node->dev || st.st_ino != node->ino ||
-        (st.st_mode & S_IFMT) != node->mode)
-        return false;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_dev != node->dev || st.st_ino != node->ino || (st.st_mode & S_IFMT) != node->mode)
+        return -ESTALE;
     kvs_reach_handle_of(fs, fd, st.st_dev, &type, handle, &len);
-    return len == 0 || node->handle_len == 0 ||
-           (len == node->handle_len && type == node->handle_type &&
-            memcmp(handle, node->handle, len) == 0);
+    bool is_same = len == 0 || node->handle_len == 0 ||
+                   (len == node->handle_len && type == node->handle_type &&
+                    memcmp(handle, node->handle, len) == 0);
+    return is_same ? 0 : -ESTALE;
 }
 
 static int open_by_name(struct kvs_fs *fs, const struct kvs_node *node,
@@ -140,8 +145,9 @@ static int open_by_name(struct kvs_fs *fs, const struct kvs_node *node,
     fd = walk(fs->source_fd, path);
     if (fd < 0)
         return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? -ESTALE : fd;
-    if (!is_node(fs, node, fd))
-        return -ESTALE;
+    int error = check_node(fs, node, fd);
+    if (error < 0)
+        return error;
     return flags & O_PATH ? kvs_steal_fd(&fd) : reopen(fd, flags);
 }
 
@@ -168,7 +174,9 @@ static int open_by_open(struct kvs_fs *fs, const struct kvs_node *node, int flag
     kvs_cleanup_fd int fd = -1;
 
     pthread_mutex_lock(kvs_table_lock(fs->table));
-    if (node->file && node->file->handles)
+    if (node->kept_fd >= 0)
+        fd = fcntl(node->kept_fd, F_DUPFD_CLOEXEC, 0);
+    else if (node->file && node->file->handles)
         fd = fcntl(node->file->handles->fd, F_DUPFD_CLOEXEC, 0);
     pthread_mutex_unlock(kvs_table_lock(fs->table));
     return fd < 0 ? -ESTALE : reopen(fd, flags);

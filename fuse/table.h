@@ -20,6 +20,8 @@ struct kvs_table {
     struct kvs_name **names;
     size_t node_buckets, name_buckets; /* powers of two */
     uint64_t node_count, name_count;
+    unsigned kept_count;   /* nodes with a kept_fd */
+    struct kvs_node *dead; /* freed when the lock is given back, by hash_next */
     struct kvs_node *root;
     dev_t source_dev;
     bool use_handles; /* file handles of the source's device lead to its inodes */
@@ -32,9 +34,11 @@ void kvs_table_use_handles(struct kvs_table *table, bool use);
  * good ones, and the right to open them. */
 bool kvs_reach_probe_handles(int source_fd);
 
-/* The rest: with the lock held. */
+/* The rest: with the lock held. Who may have reaped a node, or dropped a name, gives the lock back
+ * by this: closing what a dead node kept may take long. */
+void kvs_table_unlock(struct kvs_table *table);
 
-/* Frees the node if nothing needs it any more, then in turn the parents of its names. */
+/* The end of the node if nothing needs it any more, and in turn of the parents of its names. */
 void kvs_table_reap(struct kvs_table *table, struct kvs_node *node);
 
 /* As kvs_names_add. */

@@ -534,6 +534,24 @@ static void an_unlinked_file_is_reached_through_who_has_it_open(void **state)
     close(handle.fd);
 }
 
+static void a_replaced_file_is_kept_until_it_is_forgotten(void **state)
+{
+    make_file("a");
+    struct kvs_node *node = look_up(root, "a");
+    int fd = openat(fs.source_fd, "a", O_PATH | O_CLOEXEC);
+    int another = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    assert_int_equal(unlinkat(fs.source_fd, "a", 0), 0);
+    make_file("b");
+    move("b", "a");
+    kvs_node_keep(&fs, node, fd);
+    kvs_node_keep(&fs, node, another); /* one is enough */
+    assert_int_equal(fcntl(another, F_GETFD), -1);
+    assert_content(node, "a");
+    forget(node);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(node_count(), 1);
+}
+
 static void a_path_longer_than_the_kernel_takes_is_walked(void **state)
 {
     struct kvs_node *at = root;
@@ -680,6 +698,8 @@ int main(void)
         NAMES_ONLY(c22_a_symlink_swapped_in_is_not_followed),
         WITH_HANDLES(an_unlinked_file_is_reached_through_who_has_it_open),
         NAMES_ONLY(an_unlinked_file_is_reached_through_who_has_it_open),
+        WITH_HANDLES(a_replaced_file_is_kept_until_it_is_forgotten),
+        NAMES_ONLY(a_replaced_file_is_kept_until_it_is_forgotten),
         NAMES_ONLY(a_path_longer_than_the_kernel_takes_is_walked),
         WITH_HANDLES(special_files_are_only_located),
         NAMES_ONLY(special_files_are_only_located),
