@@ -36,6 +36,9 @@ struct kvs_file {
     struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
     pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
+    /* Appended pieces that came before earlier ones left this gap, of which so many bytes are still
+     * to come. Protected by append_lock. */
+    uint64_t gap_start, gap_end, gap_missing;
     atomic_uint writers;             /* handles that can write */
     atomic_uint_fast64_t generation; /* grows before each change: what was verified before is old */
     bool is_forgiven;                /* no name is left: nothing is owed. Table's lock. */

@@ -40,6 +40,15 @@ static ssize_t write_fully(int fd, const char *data, size_t size, off_t offset)
     return (ssize_t)done;
 }
 
+/* Writes within a file go side by side; those that extend it would wait for each other (join.h). */
+static bool write_joined(struct kvs_handle *handle, const char *data, size_t size, off_t offset)
+{
+    struct stat st;
+
+    return handle->is_direct && fstat(handle->fd, &st) == 0 && offset + (off_t)size > st.st_size &&
+           kvs_join_write(&handle->file->join, handle->fd, data, size, offset);
+}
+
 /* O_DIRECT below refuses what is not aligned; through the mount it is accepted (C20). */
 static ssize_t write_below(struct kvs_fs *fs, struct kvs_handle *handle, const char *data,
                            size_t size, off_t offset)
@@ -67,7 +76,9 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
     if (error != 0)
         return error;
     uint32_t crc = kvs_crc32c(0, data, size);
-    ssize_t written = write_below(fs, handle, data, size, offset);
+    ssize_t written = write_joined(handle, data, size, offset)
+                          ? (ssize_t)size
+                          : write_below(fs, handle, data, size, offset);
     if (written < 0)
         kvs_change_failed(&change, (int)written);
     else
@@ -76,15 +87,42 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
     return written;
 }
 
-/* The kernel's idea of where the file ends may be old; ours is not. */
-static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size)
+/* Where to append what the kernel would put at `offset`. Its idea of the end may be old; ours is
+ * not. But the pieces of one direct write come in any order: one that lies beyond the end leaves a
+ * gap for those that are on their way. `append_lock` is held. */
+static uint64_t place_append(struct kvs_file *file, uint64_t offset, size_t size, uint64_t end,
+                             bool is_direct)
 {
-    struct stat st;
+    if (is_direct && offset > end) {
+        if (file->gap_missing == 0)
+            file->gap_start = end;
+        file->gap_end = offset;
+        file->gap_missing += offset - end;
+        return offset;
+    }
+    if (file->gap_missing > 0 && offset >= file->gap_start && offset < file->gap_end) {
+        file->gap_missing -= KVS_MIN(size, file->gap_missing);
+        return offset;
+    }
+    return end;
+}
 
-    pthread_mutex_lock(&handle->file->append_lock);
-    ssize_t written = fstat(handle->fd, &st) < 0 ? -errno
-                                                 : write_at(fs, handle, data, size, st.st_size);
-    pthread_mutex_unlock(&handle->file->append_lock);
+static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size,
+                      off_t offset, bool is_direct)
+{
+    struct kvs_file *file = handle->file;
+    struct stat st;
+    ssize_t written = 0;
+
+    pthread_mutex_lock(&file->append_lock);
+    if (fstat(handle->fd, &st) < 0) {
+        written = -errno;
+    } else {
+        uint64_t place = place_append(file, (uint64_t)offset, size, (uint64_t)st.st_size,
+                                      is_direct);
+        written = write_at(fs, handle, data, size, (off_t)place);
+    }
+    pthread_mutex_unlock(&file->append_lock);
     return written;
 }
 
@@ -95,9 +133,10 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
     struct kvs_handle *handle = handle_of(fi);
     /* Pages of a mapping have their place, whatever the handle says. */
     bool is_append = (fi->flags & O_APPEND) != 0 && !fi->writepage;
+    bool is_direct = (fi->flags & O_DIRECT) != 0;
 
     kvs_caller_change_begins(req);
-    ssize_t written = is_append ? append(fs, handle, data, size)
+    ssize_t written = is_append ? append(fs, handle, data, size, offset, is_direct)
                                 : write_at(fs, handle, data, size, offset);
     kvs_caller_change_ends(req);
 
