@@ -305,10 +305,10 @@ static void note_error(struct crowd *crowd, int error)
 /* One of the versions; or, where it is rewritten in place, a mixture of them. */
 static bool is_plausible(const struct crowd *crowd, const unsigned char *bytes)
 {
-    for (unsigned i = 0; i < VERSIONS && !crowd->is_in_place; i++)
+    for (unsigned i = 0; i < VERSIONS; i++)
         if (memcmp(bytes, crowd->versions[i], CROWD_SIZE) == 0)
             return true;
-    for (size_t at = 0; at < CROWD_SIZE; at++) {
+    for (size_t at = 0; at < CROWD_SIZE && crowd->is_in_place; at++) {
         unsigned i = 0;
         while (i < VERSIONS && bytes[at] != crowd->versions[i][at])
             i++;
