@@ -19,7 +19,13 @@
 #define SYSCALL_STOP  (SIGTRAP | 0x80)
 #define FAILED_CLIENT 3
 
-static const long not_counted[] = {
+static const uint64_t changing[] = {
+    SYS_pwrite64,  SYS_write,     SYS_writev,    SYS_fsetxattr, SYS_fremovexattr,
+    SYS_ftruncate, SYS_fallocate, SYS_renameat2, SYS_rename,    SYS_renameat,
+    SYS_unlinkat,  SYS_unlink,    SYS_linkat,    SYS_mkdirat,   SYS_mkdir,
+};
+
+static const uint64_t idle[] = {
     SYS_futex,
     SYS_mmap,
     SYS_munmap,
@@ -37,31 +43,39 @@ static const long not_counted[] = {
     SYS_clone3,
     SYS_clone,
     SYS_rseq,
-    SYS_set_robust_list,
     SYS_unshare,
     SYS_prctl,
+    SYS_set_robust_list,
     SYS_capget,
     SYS_capset,
     SYS_gettid,
     SYS_getpid,
-    SYS_tgkill,
     SYS_restart_syscall,
     SYS_clock_nanosleep,
     SYS_umask,
     SYS_exit,
 };
 
-static bool is_counted(pid_t thread)
+static bool is_one_of(uint64_t call, const uint64_t *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (call == calls[i])
+            return true;
+    }
+    return false;
+}
+
+static bool is_counted(pid_t thread, enum kvt_calls calls)
 {
     struct __ptrace_syscall_info info = {0};
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof(info), &info) < 0 ||
         info.op != PTRACE_SYSCALL_INFO_ENTRY)
         return false;
-    for (size_t i = 0; i < sizeof(not_counted) / sizeof(not_counted[0]); i++) {
-        if ((long)info.entry.nr == not_counted[i])
-            return false;
-    }
-    return true;
+    uint64_t call = info.entry.nr;
+    if (calls == KVT_ALL_CALLS)
+        return !is_one_of(call, idle, sizeof(idle) / sizeof(idle[0]));
+    return is_one_of(call, changing, sizeof(changing) / sizeof(changing[0])) ||
+           (call == SYS_openat && (info.entry.args[2] & O_CREAT));
 }
 
 /* One pass over the threads there are now; how many were new. */
@@ -120,7 +134,8 @@ static void reap(pid_t pid, pid_t client)
     }
 }
 
-unsigned kvt_kill_at(pid_t pid, unsigned nth, int (*client)(void *), void *argument, bool *done_ret)
+unsigned kvt_kill_at(pid_t pid, enum kvt_calls calls, unsigned nth, int (*client)(void *),
+                     void *argument, bool *done_ret)
 {
     unsigned count = 0;
     int status;
@@ -138,7 +153,7 @@ unsigned kvt_kill_at(pid_t pid, unsigned nth, int (*client)(void *), void *argum
             *done_ret = true;
             client_pid = 0;
         } else if (WIFSTOPPED(status)) {
-            if (WSTOPSIG(status) == SYSCALL_STOP && is_counted(stopped))
+            if (WSTOPSIG(status) == SYSCALL_STOP && is_counted(stopped, calls))
                 count++;
             if (count < nth)
                 resume(stopped, status);
