@@ -33,6 +33,7 @@ static struct kvs_file *new_file(struct kvs_node *node)
     pthread_rwlockattr_destroy(&attr);
     pthread_mutex_init(&file->block_lock, NULL);
     pthread_mutex_init(&file->append_lock, NULL);
+    kvs_join_init(&file->join);
     kvs_digest_init(&file->digest);
     file->node = node;
     return file;
@@ -41,6 +42,7 @@ static struct kvs_file *new_file(struct kvs_node *node)
 static void free_file(struct kvs_file *file)
 {
     kvs_digest_destroy(&file->digest);
+    kvs_join_destroy(&file->join);
     pthread_mutex_destroy(&file->append_lock);
     pthread_mutex_destroy(&file->block_lock);
     pthread_rwlock_destroy(&file->content);

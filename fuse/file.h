@@ -16,6 +16,7 @@
 #include "core/digest.h"
 #include "fuse/buffers.h"
 #include "fuse/inode.h"
+#include "fuse/join.h"
 
 struct kvs_handle;
 
@@ -35,7 +36,8 @@ struct kvs_file {
     struct kvs_digest digest;
     struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
-    pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
+    struct kvs_join join;        /* direct writes that extend the file */
+    pthread_mutex_t append_lock; /* held from finding the end of the file to writing there */
     /* Appended pieces that came before earlier ones left this gap, of which so many bytes are still
      * to come. Protected by append_lock. */
     uint64_t gap_start, gap_end, gap_missing;

@@ -10,6 +10,7 @@
 //   caller          creation as the caller: uid, gid, groups, umask
 //   file            one inode's content: block state, digest, who has it open
 //   change          what may alter content passes here (C4-C6)
+//   join            writes that extend a file, made together
 //   seal            state + record + descriptor -> sealed, or an errno (C1-C3, C8)
 //   serve           who may read what: verified buffer, checked pieces, raw (C10-C12)
 //   refuse          a corrupt block: its names go, the kernel forgets them (C13)

@@ -40,6 +40,15 @@ static ssize_t write_fully(int fd, const char *data, size_t size, off_t offset)
     return (ssize_t)done;
 }
 
+/* Writes within a file go side by side; those that extend it would wait for each other (join.h). */
+static bool write_joined(struct kvs_handle *handle, const char *data, size_t size, off_t offset)
+{
+    struct stat st;
+
+    return handle->is_direct && fstat(handle->fd, &st) == 0 && offset + (off_t)size > st.st_size &&
+           kvs_join_write(&handle->file->join, handle->fd, data, size, offset);
+}
+
 /* O_DIRECT below refuses what is not aligned; through the mount it is accepted (C20). */
 static ssize_t write_below(struct kvs_fs *fs, struct kvs_handle *handle, const char *data,
                            size_t size, off_t offset)
@@ -67,7 +76,9 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
     if (error != 0)
         return error;
     uint32_t crc = kvs_crc32c(0, data, size);
-    ssize_t written = write_below(fs, handle, data, size, offset);
+    ssize_t written = write_joined(handle, data, size, offset)
+                          ? (ssize_t)size
+                          : write_below(fs, handle, data, size, offset);
     if (written < 0)
         kvs_change_failed(&change, (int)written);
     else
