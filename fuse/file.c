@@ -167,6 +167,7 @@ struct kvs_handle *kvs_handle_create(struct kvs_fs *fs, struct kvs_file *file, i
     handle->can_read = mode != O_WRONLY;
     handle->can_write = mode != O_RDONLY;
     handle->is_direct = (flags & O_DIRECT) != 0;
+    handle->is_parallel = mode == O_WRONLY && (flags & O_DIRECT) != 0 && (flags & O_APPEND) == 0;
     handle->is_noatime = (flags & O_NOATIME) != 0;
     if (handle->can_write)
         atomic_fetch_add(&file->writers, 1);

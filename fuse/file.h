@@ -36,11 +36,8 @@ struct kvs_file {
     struct kvs_digest digest;
     struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
-    struct kvs_join join;        /* direct writes that extend the file */
-    pthread_mutex_t append_lock; /* held from finding the end of the file to writing there */
-    /* Appended pieces that came before earlier ones left this gap, of which so many bytes are still
-     * to come. Protected by append_lock. */
-    uint64_t gap_start, gap_end, gap_missing;
+    struct kvs_join join;            /* direct writes that extend the file */
+    pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
     atomic_uint writers;             /* handles that can write */
     atomic_uint_fast64_t generation; /* grows before each change: what was verified before is old */
     bool is_forgiven;                /* no name is left: nothing is owed. Table's lock. */
@@ -54,6 +51,7 @@ struct kvs_handle {
     int fd;              /* opened with the client's flags, O_APPEND and O_TRUNC left out */
     atomic_int plain_fd; /* the same without O_DIRECT, opened when alignment asks for it; or -1 */
     bool can_read, can_write, is_direct, is_noatime;
+    bool is_parallel; /* the kernel sends the pieces of one write side by side */
 
     /* What this handle may be served from (serve.h). */
     bool is_verified;

@@ -87,42 +87,18 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
     return written;
 }
 
-/* Where to append what the kernel would put at `offset`. Its idea of the end may be old; ours is
- * not. But the pieces of one direct write come in any order: one that lies beyond the end leaves a
- * gap for those that are on their way. `append_lock` is held. */
-static uint64_t place_append(struct kvs_file *file, uint64_t offset, size_t size, uint64_t end,
-                             bool is_direct)
+/* The kernel's idea of where the file ends may be old; ours is not. */
+static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size)
 {
-    if (is_direct && offset > end) {
-        if (file->gap_missing == 0)
-            file->gap_start = end;
-        file->gap_end = offset;
-        file->gap_missing += offset - end;
-        return offset;
-    }
-    if (file->gap_missing > 0 && offset >= file->gap_start && offset < file->gap_end) {
-        file->gap_missing -= KVS_MIN(size, file->gap_missing);
-        return offset;
-    }
-    return end;
-}
-
-static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size,
-                      off_t offset, bool is_direct)
-{
-    struct kvs_file *file = handle->file;
     struct stat st;
     ssize_t written = 0;
 
-    pthread_mutex_lock(&file->append_lock);
-    if (fstat(handle->fd, &st) < 0) {
+    pthread_mutex_lock(&handle->file->append_lock);
+    if (fstat(handle->fd, &st) < 0)
         written = -errno;
-    } else {
-        uint64_t place = place_append(file, (uint64_t)offset, size, (uint64_t)st.st_size,
-                                      is_direct);
-        written = write_at(fs, handle, data, size, (off_t)place);
-    }
-    pthread_mutex_unlock(&file->append_lock);
+    else
+        written = write_at(fs, handle, data, size, st.st_size);
+    pthread_mutex_unlock(&handle->file->append_lock);
     return written;
 }
 
@@ -131,12 +107,12 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
 {
     struct kvs_fs *fs = kvs_fs_of(req);
     struct kvs_handle *handle = handle_of(fi);
-    /* Pages of a mapping have their place, whatever the handle says. */
-    bool is_append = (fi->flags & O_APPEND) != 0 && !fi->writepage;
-    bool is_direct = (fi->flags & O_DIRECT) != 0;
+    /* Pages of a mapping have their place, whatever the handle says; so have the pieces of one
+     * write that come in any order. */
+    bool is_append = (fi->flags & O_APPEND) != 0 && !fi->writepage && !handle->is_parallel;
 
     kvs_caller_change_begins(req);
-    ssize_t written = is_append ? append(fs, handle, data, size, offset, is_direct)
+    ssize_t written = is_append ? append(fs, handle, data, size)
                                 : write_at(fs, handle, data, size, offset);
     kvs_caller_change_ends(req);
 
