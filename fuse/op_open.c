@@ -35,12 +35,12 @@ static int open_below(struct kvs_fs *fs, struct kvs_node *node, int flags)
 }
 
 /* How the kernel should treat the handle. Readers have no page cache of their own: the daemon
- * serves verified bytes. O_DIRECT stores go without FOPEN_DIRECT_IO so that their chunks arrive in
- * parallel. */
+ * serves verified bytes. O_DIRECT stores go without FOPEN_DIRECT_IO, so that the pieces of a large
+ * write arrive side by side; but not those that append, which depend on their order. */
 static void describe_handle(const struct kvs_handle *handle, struct fuse_file_info *fi)
 {
     fi->fh = (uintptr_t)handle;
-    fi->direct_io = handle->can_read || !handle->is_direct;
+    fi->direct_io = !handle->is_parallel;
     fi->parallel_direct_writes = 1;
     fi->noflush = !handle->can_write;
     fi->keep_cache = 0;
@@ -130,6 +130,15 @@ static int adopt_created(struct kvs_fs *fs, struct kvs_node *parent, const char 
     return 0;
 }
 
+/* As if it had not been made, or it would be in the client's way when it tries again. */
+static void unmake(struct kvs_fs *fs, struct kvs_node *parent, const char *name)
+{
+    kvs_cleanup_fd int parent_fd = kvs_node_open(fs, parent, O_PATH);
+
+    if (parent_fd >= 0)
+        unlinkat(parent_fd, name, 0);
+}
+
 static void reply_created(fuse_req_t req, struct kvs_node *parent, const char *name, int fd,
                           struct fuse_file_info *fi)
 {
@@ -139,6 +148,8 @@ static void reply_created(fuse_req_t req, struct kvs_node *parent, const char *n
     int error = fd < 0 ? fd : adopt_created(fs, parent, name, fd, fi, &entry, &handle);
 
     if (error != 0) {
+        if (fd >= 0 && parent != NULL)
+            unmake(fs, parent, name);
         kvs_reply_error(req, error);
         return;
     }
