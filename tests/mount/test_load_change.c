@@ -281,6 +281,35 @@ static void c15_a_sealed_block_being_rewritten_is_not_verified(void **state)
     kvt_assert_sealed(kvt_src(env, "a"));
 }
 
+/* It keeps its old record until it is known what becomes of it (C5). */
+static void c15_a_corrupt_block_being_rewritten_is_not_judged(void **state)
+{
+    struct kvt_env *env = *state;
+    assert_int_equal(kvt_store(env, "a", 2 * MIB, 1, 0), 0);
+    kvt_flip(kvt_src(env, "a"), 5);
+    unsigned char *block = kvt_block(2 * MIB, 2);
+    int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    assert_int_equal(kvt_write(fd, block, MIB, 0, 0), 0);
+    assert_int_equal(try_open(kvt_mnt(env, "a"), O_RDONLY), 0);
+    assert_int_equal(try_open(kvt_mnt(env, "a"), O_RDONLY | O_DIRECT), 0);
+    assert_int_equal(kvt_write(fd, block + MIB, MIB, MIB, 0), 0);
+    free(block);
+    assert_int_equal(kvt_close(fd), 0);
+    kvt_assert_sealed_block(env, "a", 2 * MIB, 2);
+}
+
+/* The client's own sum is judged when its bytes are all there, and no earlier (C8). */
+static void c15_a_record_set_by_who_still_writes_is_not_judged(void **state)
+{
+    struct kvt_env *env = *state;
+    int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY | O_CREAT);
+    kvt_put(fd, SIZE, 1, 0);
+    assert_int_equal(kvt_set_record(kvt_mnt(env, "a"), 0x12345678), 0);
+    assert_int_equal(try_open(kvt_mnt(env, "a"), O_RDONLY), 0);
+    assert_int_equal(kvt_close(fd), -EBADMSG);
+    assert_false(kvt_is_gone(kvt_src(env, "a")));
+}
+
 /* Readers and writers of one name. */
 #define VERSIONS      4
 #define CROWD_SIZE    ((size_t)70000)
@@ -410,6 +439,8 @@ int main(void)
         kvt_test(c11_readers_see_what_was_written_through_a_mapping),
         kvt_test(c15_a_block_being_written_is_not_verified),
         kvt_test(c15_a_sealed_block_being_rewritten_is_not_verified),
+        kvt_test(c15_a_corrupt_block_being_rewritten_is_not_judged),
+        kvt_test(c15_a_record_set_by_who_still_writes_is_not_judged),
         kvt_test(c15_no_alarm_beside_who_replaces_the_block),
         kvt_test(c15_no_alarm_beside_who_rewrites_the_block),
     };
