@@ -73,7 +73,7 @@ void crc_measure(struct results *results)
         for (int hot = 0; hot < 2; hot++) {
             struct crc_row *row = &results->crc[results->crc_count++];
             *row = (struct crc_row){.size = sizes[i], .cold = !hot};
-            measure_row(row, memory, KVS_MAX(results->settings.rounds, 3));
+            measure_row(row, memory, KVS_MAX(results->settings.rounds, 5));
         }
     }
     munmap(memory, COLD_BYTES);

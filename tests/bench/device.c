@@ -9,9 +9,10 @@
 #include "core/util.h"
 #include "tests/bench/tier.h"
 
-#define MIB    ((size_t)1 << 20)
-#define FIRST  ((uint64_t)1 << 50)
-#define SECTOR 512.0 /* of the kernel's counters, whatever the device's is */
+#define MIB         ((size_t)1 << 20)
+#define FIRST       ((uint64_t)1 << 50)
+#define MOST_ROUNDS 3
+#define SECTOR      512.0 /* of the kernel's counters, whatever the device's is */
 
 /* Where the counters of the directory's device are. False where it has none, as in btrfs. */
 static bool find_counters(const struct side *side, char path_ret[64])
@@ -87,6 +88,7 @@ static void measure_side(struct device_row *row, unsigned i, const struct side *
 void device_measure(struct results *results)
 {
     const struct settings *settings = &results->settings;
+    unsigned turns = KVS_MIN(settings->rounds, MOST_ROUNDS) * results->side_count;
     char counters[64];
 
     if (!find_counters(&results->sides[0], counters))
@@ -94,7 +96,7 @@ void device_measure(struct results *results)
     for (unsigned s = 0; s < settings->size_count; s++) {
         struct device_row *row = &results->device[results->device_count++];
         row->size = settings->sizes[s];
-        for (unsigned turn = 0; turn < settings->rounds * results->side_count; turn++) {
+        for (unsigned turn = 0; turn < turns; turn++) {
             unsigned side = turn % results->side_count;
             measure_side(row, side, &results->sides[side], counters, turn < results->side_count);
         }
