@@ -34,8 +34,7 @@ static struct traffic read_counters(const char *path)
     unsigned long long read = 0, written = 0;
     FILE *file = fopen(path, "re");
 
-    if (file == NULL ||
-        fscanf(file, "%*u %*u %llu %*u %*u %*u %llu", &read, &written) != 2) // NOLINT
+    if (file == NULL || fscanf(file, "%*u %*u %llu %*u %*u %*u %llu", &read, &written) != 2)
         die("%s cannot be read", path);
     fclose(file);
     return (struct traffic){.read = (double)read * SECTOR, .written = (double)written * SECTOR};

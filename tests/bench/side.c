@@ -105,9 +105,8 @@ double side_daemon_cpu(const struct side *side)
     text[length] = '\0';
     /* Its name may hold anything, so the fields are counted from behind it. */
     const char *fields = strrchr(text, ')');
-    if (fields == NULL ||
-        sscanf(fields, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", // NOLINT
-               &user, &system) != 2)
+    if (fields == NULL || sscanf(fields, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
+                                 &user, &system) != 2)
         die("%s cannot be read", path);
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
