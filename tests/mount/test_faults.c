@@ -417,7 +417,7 @@ static const struct client sglang = {.store = client_sglang_store,
 static const struct client nixl = {NIXL, .size = TWO_PIECES, .flags = CLIENT_URING,
                                    .is_in_place = true};
 static const struct client nixl_direct = {
-    NIXL, .size = LARGE, .flags = CLIENT_DIRECT | CLIENT_URING, .is_in_place = true};
+    NIXL, .size = TWO_PIECES, .flags = CLIENT_DIRECT | CLIENT_URING, .is_in_place = true};
 static const struct client linked = {
     .store = client_link_store, .load = client_vllm_load, .suffix = ".bin", .size = SMALL};
 static const struct client unnamed = {

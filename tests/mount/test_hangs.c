@@ -148,6 +148,12 @@ static void c24_a_hung_setxattr_stops_nobody_else(void **state)
     kvt_assert_sealed_block((struct kvt_env *)*state, "victim/new", 2 * MIB, 1);
 }
 
+static void c24_a_hung_flush_stops_nobody_else(void **state)
+{
+    others_go_on(*state, "flush 1 hang\n", store_victim);
+    kvt_assert_sealed_block((struct kvt_env *)*state, "victim/new", 2 * MIB, 1);
+}
+
 static void c24_a_hung_lookup_stops_nobody_else(void **state)
 {
     others_go_on(*state, "lookup 1 hang\n", look_for_victim);
@@ -264,7 +270,7 @@ static void c23_a_request_in_flight_finishes(void **state)
 static const struct CMUnitTest with_faults[] = {
     kvt_test(c24_a_hung_read_stops_nobody_else),     kvt_test(c24_a_hung_write_stops_nobody_else),
     kvt_test(c24_a_hung_setxattr_stops_nobody_else), kvt_test(c24_a_hung_lookup_stops_nobody_else),
-    kvt_test(c23_a_request_in_flight_finishes),
+    kvt_test(c24_a_hung_flush_stops_nobody_else),    kvt_test(c23_a_request_in_flight_finishes),
 };
 
 static const struct CMUnitTest without_faults[] = {
