@@ -117,8 +117,10 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
 
     if (file->block.state == KVS_BLOCK_CLEAN)
         return 0;
-    if (fd < 0)
-        fd = own_fd = open_to_read(fs, file);
+    if (fd < 0) {
+        own_fd = open_to_read(fs, file);
+        fd = own_fd;
+    }
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)
