@@ -118,3 +118,8 @@ void kvs_block_sealed(struct kvs_block *block)
 {
     *block = (struct kvs_block){.state = KVS_BLOCK_CLEAN};
 }
+
+void kvs_block_sealed_for_now(struct kvs_block *block)
+{
+    *block = (struct kvs_block){.state = KVS_BLOCK_MODIFIED, .may_have_record = true};
+}

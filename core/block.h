@@ -122,4 +122,7 @@ bool kvs_block_summed(struct kvs_block *block, uint32_t sum);
 /* The record is on the file and equals its content. */
 void kvs_block_sealed(struct kvs_block *block);
 
+/* The same, but changes may follow unseen: a seal is still owed. */
+void kvs_block_sealed_for_now(struct kvs_block *block);
+
 #endif

@@ -22,6 +22,7 @@
     X(read_back_bytes, "bytes read back to seal what did not arrive in full")                      \
     X(served_raw, "opens served unverified: being written or unsealed")                            \
     X(served_buffer, "opens served from a verified buffer")                                        \
+    X(served_passthrough, "opens served by the kernel from verified, locked pages")                \
     X(served_pieces, "opens served piece by piece, checked again")                                 \
     X(buffers_dropped, "verified buffers given up for memory")
 

@@ -12,13 +12,7 @@
 
 #define MAX_READINGS 3
 
-/* A block changed if any of this did. */
-struct snapshot {
-    struct stat stat;
-    struct kvs_record record;
-};
-
-static int take_snapshot(int fd, struct snapshot *snapshot_ret)
+int kvs_snapshot_take(int fd, struct kvs_snapshot *snapshot_ret)
 {
     if (fstat(fd, &snapshot_ret->stat) < 0)
         return -errno;
@@ -30,7 +24,7 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-static bool is_same_snapshot(const struct snapshot *a, const struct snapshot *b)
+bool kvs_snapshot_equal(const struct kvs_snapshot *a, const struct kvs_snapshot *b)
 {
     return a->stat.st_dev == b->stat.st_dev && a->stat.st_ino == b->stat.st_ino &&
            a->stat.st_size == b->stat.st_size && is_same_time(&a->stat.st_mtim, &b->stat.st_mtim) &&
@@ -147,22 +141,22 @@ static int read_block(int fd, struct kvs_reading *reading, uint64_t size, uint32
 
 /* One reading, and whether the block was the same before and after it. */
 static int read_steady(int fd, int reader_fd, struct kvs_reading *reading,
-                       const struct snapshot *before, uint32_t *sums, struct finding *found_ret,
+                       const struct kvs_snapshot *before, uint32_t *sums, struct finding *found_ret,
                        bool *changed_ret)
 {
-    struct snapshot after;
+    struct kvs_snapshot after;
     int r = read_block(reader_fd, reading, (uint64_t)before->stat.st_size, sums, found_ret);
 
     if (r == 0)
-        r = take_snapshot(fd, &after);
+        r = kvs_snapshot_take(fd, &after);
     if (r == 0)
-        *changed_ret = found_ret->ended_early || !is_same_snapshot(before, &after);
+        *changed_ret = found_ret->ended_early || !kvs_snapshot_equal(before, &after);
     return r;
 }
 
 /* Judges by one reading, or by two. *changed_ret: the block did not keep still, no verdict. */
-static int judge(int fd, struct kvs_reading *reading, const struct snapshot *before, uint32_t *sums,
-                 struct kvs_verification *verification_ret, bool *changed_ret)
+static int judge(int fd, struct kvs_reading *reading, const struct kvs_snapshot *before,
+                 uint32_t *sums, struct kvs_verification *verification_ret, bool *changed_ret)
 {
     const struct kvs_record *record = &before->record;
     struct finding first;
@@ -197,10 +191,10 @@ static int judge(int fd, struct kvs_reading *reading, const struct snapshot *bef
 static int verify_once(int fd, struct kvs_reading *reading,
                        struct kvs_verification *verification_ret, bool *changed_ret)
 {
-    struct snapshot before;
+    struct kvs_snapshot before;
     kvs_cleanup_free uint32_t *sums = NULL;
     uint64_t size = 0;
-    int r = take_snapshot(fd, &before);
+    int r = kvs_snapshot_take(fd, &before);
 
     if (r < 0)
         return r;

@@ -21,6 +21,16 @@
 /* One read request below; also the unit of the per-piece sums. */
 #define KVS_PIECE_SIZE ((size_t)1 << 20)
 
+/* A block changed if any of this did: device, inode, size, mtime, ctime or record. */
+struct kvs_snapshot {
+    struct stat stat;
+    struct kvs_record record;
+};
+
+/* `fd`: open for reading or writing. 0 or -errno. */
+int kvs_snapshot_take(int fd, struct kvs_snapshot *snapshot_ret);
+bool kvs_snapshot_equal(const struct kvs_snapshot *a, const struct kvs_snapshot *b);
+
 enum kvs_verdict {
     KVS_INTACT,
     KVS_UNSEALED, /* there is no record */

@@ -16,7 +16,7 @@ static const struct needed {
     const char *name;
     const char *without;
 } needed[] = {
-    {CAP_SYS_ADMIN, "SYS_ADMIN", "mounts by fusermount3, no trusted attributes"},
+    {CAP_SYS_ADMIN, "SYS_ADMIN", "mounts by fusermount3, no trusted attributes, no passthrough"},
     {CAP_DAC_OVERRIDE, "DAC_OVERRIDE", "only what the daemon's user may reach"},
     {CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH", "files found by name, not by handle"},
     {CAP_CHOWN, "CHOWN", "no chown"},
@@ -24,6 +24,7 @@ static const struct needed {
     {CAP_FSETID, "FSETID", "no set-group-ID for root"},
     {CAP_SETUID, "SETUID", "new files belong to the daemon's user"},
     {CAP_SETGID, "SETGID", "new files belong to the daemon's group"},
+    {CAP_IPC_LOCK, "IPC_LOCK", "no passthrough"},
     {CAP_MKNOD, "MKNOD", "no device nodes"},
     {CAP_SETFCAP, "SETFCAP", "no file capabilities"},
 };
@@ -69,4 +70,17 @@ void kvs_capabilities_reduce(void)
         kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "cannot drop capabilities: %s", strerror(errno));
     if (len)
         kvs_log(KVS_LOG_ALWAYS, LOG_NOTICE, "capabilities missing: %s", missing);
+}
+
+bool kvs_capabilities_have_passthrough(void)
+{
+    cap_t present = cap_get_proc();
+    cap_flag_value_t admin = CAP_CLEAR, lock = CAP_CLEAR;
+
+    if (present) {
+        cap_get_flag(present, CAP_SYS_ADMIN, CAP_EFFECTIVE, &admin);
+        cap_get_flag(present, CAP_IPC_LOCK, CAP_EFFECTIVE, &lock);
+        cap_free(present);
+    }
+    return admin == CAP_SET && lock == CAP_SET;
 }

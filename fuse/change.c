@@ -134,6 +134,18 @@ void kvs_change_unseen(struct kvs_change *change)
     end(change, 0, 0, false);
 }
 
+int kvs_change_expect_unseen(struct kvs_fs *fs, struct kvs_file *file)
+{
+    pthread_rwlock_wrlock(&file->content);
+    int error = prepare(fs, file);
+    if (error == 0) {
+        file->has_unseen_changes = true;
+        atomic_fetch_add(&file->generation, 1);
+    }
+    pthread_rwlock_unlock(&file->content);
+    return error;
+}
+
 static void taint(struct kvs_file *file, int error)
 {
     pthread_mutex_lock(&file->block_lock);

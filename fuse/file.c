@@ -9,6 +9,7 @@
 #include "core/util.h"
 #include "fuse/reach.h"
 #include "fuse/serve.h"
+#include "fuse/serve_passthrough.h"
 
 static void lock_table(struct kvs_fs *fs)
 {
@@ -34,6 +35,7 @@ static struct kvs_file *new_file(struct kvs_node *node)
     pthread_mutex_init(&file->block_lock, NULL);
     pthread_mutex_init(&file->append_lock, NULL);
     kvs_join_init(&file->join);
+    pthread_mutex_init(&file->mode_lock, NULL);
     kvs_digest_init(&file->digest);
     file->node = node;
     return file;
@@ -43,6 +45,7 @@ static void free_file(struct kvs_file *file)
 {
     kvs_digest_destroy(&file->digest);
     kvs_join_destroy(&file->join);
+    pthread_mutex_destroy(&file->mode_lock);
     pthread_mutex_destroy(&file->append_lock);
     pthread_mutex_destroy(&file->block_lock);
     pthread_rwlock_destroy(&file->content);
@@ -142,6 +145,7 @@ void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node)
 {
     struct kvs_file *file = kvs_file_find(fs, node);
 
+    kvs_passthrough_forget(fs, node);
     if (file == NULL)
         return;
     if (has_no_name(fs, node)) {

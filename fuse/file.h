@@ -19,6 +19,19 @@
 #include "fuse/join.h"
 
 struct kvs_handle;
+struct kvs_pin;
+
+/* How its open handles do their I/O (serve_passthrough.h). */
+struct kvs_file_mode {
+    unsigned ordinary, passthrough; /* handles */
+    int backing_id;                 /* the kernel's number while there are any of the latter */
+};
+
+enum kvs_handle_mode {
+    KVS_MODE_NONE, /* still being opened */
+    KVS_MODE_ORDINARY,
+    KVS_MODE_PASSTHROUGH,
+};
 
 struct kvs_file {
     struct kvs_node *node; /* holds a reference */
@@ -37,6 +50,13 @@ struct kvs_file {
     struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
     struct kvs_join join;            /* direct writes that extend the file */
+    /* A handle that can write was opened beside passthrough: mapped writes are not seen, so what is
+     * known of the content may be old. Under `content`, exclusive. */
+    bool has_unseen_changes;
+
+    struct kvs_file_mode mode;
+    pthread_mutex_t mode_lock; /* protects `mode`, and each handle's */
+
     pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
     atomic_uint writers;             /* handles that can write */
     atomic_uint_fast64_t generation; /* grows before each change: what was verified before is old */
@@ -54,6 +74,8 @@ struct kvs_handle {
     bool is_parallel; /* the kernel sends the pieces of one write side by side */
 
     /* What this handle may be served from (serve.h). */
+    enum kvs_handle_mode mode;
+    struct kvs_pin *pin; /* verified and locked pages, or NULL */
     bool is_verified;
     atomic_bool is_atime_due;  /* the first read moves atime (C17) */
     uint64_t generation;       /* file->generation that was verified */

@@ -13,10 +13,12 @@
 //   join            writes that extend a file, made together
 //   seal            state + record + descriptor -> sealed, or an errno (C1-C3, C8)
 //   serve           who may read what: verified buffer, checked pieces, raw (C10-C12)
+//   serve_passthrough  ... or by the kernel itself, from the locked pages of `pinned`
 //   refuse          a corrupt block: its names go, the kernel forgets them (C13)
 //   buffers         memory for verified blocks and requests, within one budget
 //
-// Lock order, outer first: file->content, then one of table->lock, buffers' lock, digest's lock.
+// Lock order, outer first: file->content, then one of table->lock, buffers' lock, digest's
+// lock, pins' lock; file->mode_lock alone.
 // None but file->content is held over a system call that may hang. Nothing is held over
 // fuse_reply_*.
 #ifndef KVSEAL_FUSE_FS_H
@@ -28,6 +30,7 @@
 
 struct kvs_buffers;
 struct kvs_file;
+struct kvs_passthrough;
 struct kvs_table;
 
 struct kvs_fs {
@@ -37,6 +40,7 @@ struct kvs_fs {
     struct kvs_table *table;
     struct kvs_file *files; /* all that are open or owe a seal; protected by the table's lock */
     struct kvs_buffers *buffers;
+    struct kvs_passthrough *passthrough;
     struct fuse_session *session;
 };
 

@@ -23,6 +23,7 @@
 #include "fuse/mount.h"
 #include "fuse/ops.h"
 #include "fuse/seal.h"
+#include "fuse/serve_passthrough.h"
 #include "fuse/worker.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
@@ -160,6 +161,8 @@ static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
     error = kvs_table_create(fs->source_fd, &fs->table);
     if (!error)
         error = kvs_buffers_create(options->buffer_memory, &fs->buffers);
+    if (!error)
+        error = kvs_passthrough_create(fs);
     if (error)
         complain("cannot start: %s", strerror(-error));
     return error;
@@ -202,6 +205,8 @@ static void destroy(struct kvs_fs *fs)
     }
     if (fs->table)
         kvs_table_destroy(fs->table);
+    if (fs->passthrough)
+        kvs_passthrough_destroy(fs);
     if (fs->buffers)
         kvs_buffers_destroy(fs->buffers);
     if (fs->source_fd >= 0)

@@ -11,6 +11,7 @@
 #include "fuse/reach.h"
 #include "fuse/seal.h"
 #include "fuse/serve.h"
+#include "fuse/serve_passthrough.h"
 
 static struct kvs_handle *handle_of(const struct fuse_file_info *fi)
 {
@@ -36,14 +37,16 @@ static int open_below(struct kvs_fs *fs, struct kvs_node *node, int flags)
 
 /* How the kernel should treat the handle. Readers have no page cache of their own: the daemon
  * serves verified bytes. O_DIRECT stores go without FOPEN_DIRECT_IO, so that the pieces of a large
- * write arrive side by side; but not those that append, which depend on their order. */
-static void describe_handle(const struct kvs_handle *handle, struct fuse_file_info *fi)
+ * write arrive side by side; but not those that append, which depend on their order. The file's mode
+ * has the last word. 0 or -errno. */
+static int describe_handle(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi)
 {
     fi->fh = (uintptr_t)handle;
     fi->direct_io = !handle->is_parallel;
     fi->parallel_direct_writes = 1;
     fi->noflush = !handle->can_write;
     fi->keep_cache = 0;
+    return kvs_passthrough_settle(fs, handle, fi);
 }
 
 static int prepare_handle(fuse_req_t req, struct kvs_handle *handle, int flags)
@@ -82,13 +85,14 @@ void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct kvs_handle *handle = kvs_handle_create(fs, file, fd, fi->flags);
     kvs_file_put(fs, file);
     error = handle == NULL ? -ENOMEM : prepare_handle(req, handle, fi->flags);
+    if (error == 0)
+        error = describe_handle(fs, handle, fi);
     if (error != 0) {
         if (handle != NULL)
             release(fs, handle);
         kvs_reply_error(req, error);
         return;
     }
-    describe_handle(handle, fi);
     if (fuse_reply_open(req, fi) == -ENOENT)
         release(fs, handle); /* the client was interrupted: no RELEASE will come */
 }
@@ -154,11 +158,14 @@ static void reply_created(fuse_req_t req, struct kvs_node *parent, const char *n
         return;
     }
     struct kvs_node *node = handle->file->node;
-    describe_handle(handle, fi);
-    if (fuse_reply_create(req, &entry, fi) == -ENOENT) {
+    error = describe_handle(fs, handle, fi);
+    bool is_taken = error == 0 && fuse_reply_create(req, &entry, fi) != -ENOENT;
+    if (!is_taken) {
         release(fs, handle);
         kvs_node_forget(fs, node, 1);
     }
+    if (error != 0)
+        kvs_reply_error(req, error);
 }
 
 /* Created as the caller, without O_DIRECT: where that is refused the file would be left behind. */

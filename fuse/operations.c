@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of operations, and what is agreed with the kernel at the start.
 #include "fuse/ops.h"
+#include "fuse/serve_passthrough.h"
 #include "fuse/worker.h"
 
 static void set_if_capable(struct fuse_conn_info *conn, uint64_t capability)
@@ -36,6 +37,7 @@ static void init(void *userdata, struct fuse_conn_info *conn)
     set_if_capable(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
     /* A mapping sees what others changed in the source. */
     set_if_capable(conn, FUSE_CAP_AUTO_INVAL_DATA);
+    kvs_passthrough_negotiate(userdata, conn);
 }
 
 /* Locks are left to the kernel, and so is access(2): default_permissions is on. */

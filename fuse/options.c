@@ -53,6 +53,12 @@ static const struct choice invalidate_choices[] = {
     {NULL, 0},
 };
 
+static const struct choice passthrough_choices[] = {
+    {"auto", KVS_PASSTHROUGH_AUTO},
+    {"off", KVS_PASSTHROUGH_OFF},
+    {NULL, 0},
+};
+
 enum kind {
     KIND_CHOICE,  /* int */
     KIND_SIZE,    /* uint64_t */
@@ -82,6 +88,10 @@ static const struct setting {
      .allowed = "a size from 0 to 1024T, as in 512M or 1G"},
     {FIELD(buffer_memory), .kind = KIND_SIZE, .least = 32 * MIB, .most = 64 * TIB,
      .allowed = "a size from 32M to 64T, as in 512M or 4G"},
+    {FIELD(passthrough), .kind = KIND_CHOICE, .choices = passthrough_choices,
+     .allowed = "auto or off"},
+    {FIELD(pinned_memory), .kind = KIND_SIZE, .least = MIB, .most = 64 * TIB,
+     .allowed = "a size from 1M to 64T, as in 256M or 4G"},
     {FIELD(attr_timeout), .kind = KIND_SECONDS, .most = 86400,
      .allowed = "seconds from 0 to 86400, as in 0.5"},
     {FIELD(entry_timeout), .kind = KIND_SECONDS, .most = 86400,
@@ -482,6 +492,8 @@ int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret)
         .unsealed = KVS_UNSEALED_ALLOW,
         .max_reread = GIB,
         .buffer_memory = GIB,
+        .passthrough = KVS_PASSTHROUGH_AUTO,
+        .pinned_memory = 256 * MIB,
         .attr_timeout = 1,
         .entry_timeout = 1,
         .threads = 512,

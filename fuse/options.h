@@ -20,6 +20,11 @@ enum kvs_invalidate {
     KVS_INVALIDATE_NAMES, /* by name, as older kernels need it */
 };
 
+enum kvs_passthrough_use {
+    KVS_PASSTHROUGH_AUTO, /* buffered loads, where it can be had */
+    KVS_PASSTHROUGH_OFF,
+};
+
 struct kvs_options {
     char *source;     /* as given */
     char *mountpoint; /* as given */
@@ -29,16 +34,18 @@ struct kvs_options {
     bool show_version;
     bool read_only; /* -o ro */
 
-    enum kvs_on_corrupt on_corrupt; /* default KVS_ON_CORRUPT_REMOVE */
-    int corrupt_errno;              /* EBADMSG (default), EIO or ENOENT */
-    enum kvs_unsealed unsealed;     /* default KVS_UNSEALED_ALLOW */
-    uint64_t max_reread;            /* bytes, default 1 GiB (C6) */
-    uint64_t buffer_memory;         /* bytes, default 1 GiB, at least 32 MiB */
-    double attr_timeout;            /* seconds, default 1 */
-    double entry_timeout;           /* seconds, default 1 */
-    double negative_timeout;        /* seconds, default 0 */
-    enum kvs_invalidate invalidate; /* default KVS_INVALIDATE_AUTO */
-    unsigned threads;               /* most workers, default 512, 4..4096 */
+    enum kvs_on_corrupt on_corrupt;       /* default KVS_ON_CORRUPT_REMOVE */
+    int corrupt_errno;                    /* EBADMSG (default), EIO or ENOENT */
+    enum kvs_unsealed unsealed;           /* default KVS_UNSEALED_ALLOW */
+    uint64_t max_reread;                  /* bytes, default 1 GiB (C6) */
+    uint64_t buffer_memory;               /* bytes, default 1 GiB, at least 32 MiB */
+    enum kvs_passthrough_use passthrough; /* default KVS_PASSTHROUGH_AUTO */
+    uint64_t pinned_memory;               /* bytes, default 256 MiB, at least 1 MiB */
+    double attr_timeout;                  /* seconds, default 1 */
+    double entry_timeout;                 /* seconds, default 1 */
+    double negative_timeout;              /* seconds, default 0 */
+    enum kvs_invalidate invalidate;       /* default KVS_INVALIDATE_AUTO */
+    unsigned threads;                     /* most workers, default 512, 4..4096 */
 
     struct fuse_args session_args; /* what libfuse gets: -o fsname=..., allow_other, ... */
 };

@@ -104,7 +104,12 @@ static int seal_content(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64
     error = kvs_record_write(fd, crc);
     if (error != 0)
         return error;
-    kvs_block_sealed(&file->block);
+    /* The writers' mappings go when they are released, not when they are closed. */
+    file->has_unseen_changes = file->has_unseen_changes && atomic_load(&file->writers) > 0;
+    if (file->has_unseen_changes)
+        kvs_block_sealed_for_now(&file->block);
+    else
+        kvs_block_sealed(&file->block);
     kvs_stats_add(KVS_STAT_sealed, 1);
     return 0;
 }
@@ -125,6 +130,8 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
         return fd;
     if (fstat(fd, &st) < 0)
         return -errno;
+    if (file->has_unseen_changes)
+        kvs_digest_forget_sums(&file->digest);
     uint64_t size = (uint64_t)st.st_size;
     uint64_t unknown = unknown_len(file, size);
     enum kvs_seal_step step = kvs_block_seal_begins(

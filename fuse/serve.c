@@ -12,8 +12,10 @@
 #include "core/stats.h"
 #include "core/util.h"
 #include "fuse/names.h"
+#include "fuse/pinned.h"
 #include "fuse/refuse.h"
 #include "fuse/seal.h"
+#include "fuse/serve_passthrough.h"
 #include "fuse/worker.h"
 
 static void log_block(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind,
@@ -58,16 +60,22 @@ static void serve_raw(struct kvs_handle *handle)
 /* How one look at the file went. */
 enum outcome { DONE, SEAL_AND_LOOK_AGAIN, IS_CORRUPT };
 
+/* `content` is held shared since before the verification. */
+static void note_verified(struct kvs_handle *handle, uint64_t size)
+{
+    handle->is_verified = true;
+    handle->generation = atomic_load(&handle->file->generation);
+    handle->size = size;
+    atomic_store(&handle->is_atime_due, !handle->is_noatime);
+}
+
 static void keep_verified(struct kvs_fs *fs, struct kvs_handle *handle,
                           const struct kvs_verification *found, struct kvs_buffer **buffer,
                           bool is_whole, uint32_t **sums)
 {
-    handle->is_verified = true;
-    handle->generation = atomic_load(&handle->file->generation);
-    handle->size = found->size;
+    note_verified(handle, found->size);
     handle->piece_sums = *sums;
     *sums = NULL;
-    atomic_store(&handle->is_atime_due, !handle->is_noatime);
     if (is_whole) {
         kvs_buffer_keep(fs->buffers, *buffer, &handle->buffer);
         *buffer = NULL;
@@ -158,6 +166,9 @@ static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verific
     if (is_being_written(file)) {
         *outcome_ret = DONE;
         serve_raw(handle);
+    } else if (kvs_passthrough_pin(fs, handle)) {
+        *outcome_ret = DONE;
+        note_verified(handle, kvs_pin_size(handle->pin));
     } else {
         error = verify(fs, handle, found_ret, outcome_ret);
     }
@@ -245,6 +256,15 @@ static int read_pieces(struct kvs_handle *handle, int fd, uint64_t first, uint64
     return 0;
 }
 
+static void reply_unreadable(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle,
+                             int error)
+{
+    kvs_stats_add(KVS_STAT_unstable, 1);
+    log_block(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR,
+              "no longer reads as it did when it was verified: EIO");
+    kvs_reply_error(req, error);
+}
+
 static void reply_pieces(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
                          uint64_t offset)
 {
@@ -260,13 +280,29 @@ static void reply_pieces(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *h
     if (!is_still_verified(handle)) {
         reply_raw(req, fs, handle, size, offset);
     } else if (error != 0) {
-        kvs_stats_add(KVS_STAT_unstable, 1);
-        log_block(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR,
-                  "no longer reads as it did when it was verified: EIO");
-        kvs_reply_error(req, error);
+        reply_unreadable(req, fs, handle, error);
     } else {
         touch_atime(handle);
         fuse_reply_buf(req, (const char *)kvs_worker_scratch() + (offset - first), len);
+    }
+}
+
+/* A load by passthrough has some of its reads come here: readahead(2), and all of them where it met
+ * handles of another mode. */
+static void reply_pinned(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
+                         uint64_t offset)
+{
+    void *scratch = kvs_worker_scratch();
+    size_t len = (size_t)KVS_MIN((uint64_t)size, handle->size - offset);
+    int error = kvs_pin_read(handle->pin, scratch, (size_t)offset, len);
+
+    if (!is_still_verified(handle)) {
+        reply_raw(req, fs, handle, size, offset);
+    } else if (error != 0) {
+        reply_unreadable(req, fs, handle, error);
+    } else {
+        touch_atime(handle);
+        fuse_reply_buf(req, scratch, len);
     }
 }
 
@@ -282,6 +318,10 @@ void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle
         fuse_reply_buf(req, NULL, 0);
         return;
     }
+    if (handle->pin != NULL) {
+        reply_pinned(req, fs, handle, size, offset);
+        return;
+    }
     struct kvs_buffer *buffer = kvs_buffer_pin(fs->buffers, &handle->buffer);
     if (buffer == NULL) {
         reply_pieces(req, fs, handle, size, offset);
@@ -295,6 +335,7 @@ void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle
 
 void kvs_serve_close(struct kvs_fs *fs, struct kvs_handle *handle)
 {
+    kvs_passthrough_release(fs, handle);
     kvs_buffer_give_up(fs->buffers, &handle->buffer);
     free(handle->piece_sums);
     handle->piece_sums = NULL;

@@ -2,6 +2,7 @@
 // Serving: a load is verified when it is opened, and reads get the bytes that were verified
 // (C10-C12, C15-C17).
 //
+//   passthrough       the kernel reads verified, locked pages itself (serve_passthrough.h)
 //   verified buffer   the whole block in memory, read and summed at open
 //   pieces            the buffer was dropped, or there was no room for one: each piece is read
 //   again and
@@ -21,7 +22,7 @@ int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle);
 void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
                     uint64_t offset);
 
-/* Gives up the handle's buffer and sums. */
+/* Gives up the handle's buffer, sums, pages and mode. */
 void kvs_serve_close(struct kvs_fs *fs, struct kvs_handle *handle);
 
 #endif

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps each file's mode, its backing file in the kernel, and whether passthrough works here.
+#include "fuse/serve_passthrough.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "core/log.h"
+#include "core/stats.h"
+#include "fuse/capabilities.h"
+#include "fuse/change.h"
+#include "fuse/pinned.h"
+
+#ifndef FUSE_DEV_IOC_MAGIC
+#define FUSE_DEV_IOC_MAGIC 229
+#endif
+
+/* libfuse's own calls need a request, which is gone when a reply comes too late, and log what is no
+ * error here. */
+#ifndef FUSE_DEV_IOC_BACKING_OPEN /* headers before Linux 6.9 */
+struct fuse_backing_map {
+    int32_t fd;
+    uint32_t flags;
+    uint64_t padding;
+};
+#define FUSE_DEV_IOC_BACKING_OPEN  _IOW(FUSE_DEV_IOC_MAGIC, 1, struct fuse_backing_map)
+#define FUSE_DEV_IOC_BACKING_CLOSE _IOW(FUSE_DEV_IOC_MAGIC, 2, uint32_t)
+#endif
+
+struct kvs_passthrough {
+    struct kvs_pins *pins;
+    atomic_bool is_on;
+    atomic_bool is_announced;
+};
+
+static void announce(struct kvs_passthrough *passthrough, const char *why_not)
+{
+    if (atomic_exchange(&passthrough->is_announced, true))
+        return;
+    if (why_not == NULL)
+        kvs_log(KVS_LOG_ALWAYS, LOG_INFO,
+                "buffered loads: by kernel passthrough over verified, locked pages");
+    else
+        kvs_log(KVS_LOG_ALWAYS, LOG_INFO,
+                "buffered loads: from verified buffers, no passthrough: %s", why_not);
+}
+
+static void turn_off(struct kvs_passthrough *passthrough, const char *why_not)
+{
+    atomic_store(&passthrough->is_on, false);
+    announce(passthrough, why_not);
+}
+
+static const char *find_obstacle(struct kvs_fs *fs)
+{
+    if (fs->options.passthrough == KVS_PASSTHROUGH_OFF)
+        return "switched off";
+    if (!kvs_capabilities_have_passthrough())
+        return "it takes CAP_SYS_ADMIN and CAP_IPC_LOCK";
+    if (!kvs_pins_suit(fs->source_fd))
+        return "the source is not on a local ext4, XFS, Btrfs, F2FS or tmpfs";
+    return NULL;
+}
+
+int kvs_passthrough_create(struct kvs_fs *fs)
+{
+    struct kvs_passthrough *passthrough = calloc(1, sizeof(*passthrough));
+
+    if (passthrough == NULL)
+        return -ENOMEM;
+    int error = kvs_pins_create(fs->options.pinned_memory, &passthrough->pins);
+    if (error != 0) {
+        free(passthrough);
+        return error;
+    }
+    fs->passthrough = passthrough;
+    const char *obstacle = find_obstacle(fs);
+    if (obstacle != NULL)
+        turn_off(passthrough, obstacle);
+    else
+        atomic_store(&passthrough->is_on, true);
+    return 0;
+}
+
+void kvs_passthrough_negotiate(struct kvs_fs *fs, struct fuse_conn_info *conn)
+{
+    if (!atomic_load(&fs->passthrough->is_on))
+        return;
+    /* A backing depth of 0 will do: what kvs_pins_suit() takes is stacked on nothing. */
+    if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))
+        turn_off(fs->passthrough, "the kernel has none (before Linux 6.9)");
+}
+
+void kvs_passthrough_destroy(struct kvs_fs *fs)
+{
+    kvs_pins_destroy(fs->passthrough->pins);
+    free(fs->passthrough);
+    fs->passthrough = NULL;
+}
+
+static bool is_clean(struct kvs_file *file)
+{
+    pthread_mutex_lock(&file->block_lock);
+    bool is_clean = file->block.state == KVS_BLOCK_CLEAN;
+    pthread_mutex_unlock(&file->block_lock);
+    return is_clean;
+}
+
+/* Whether a load that is being opened would become one by passthrough, as things stand. */
+static bool is_possible(struct kvs_file *file)
+{
+    pthread_mutex_lock(&file->mode_lock);
+    bool is_possible = file->mode.ordinary == 0;
+    pthread_mutex_unlock(&file->mode_lock);
+    return is_possible;
+}
+
+bool kvs_passthrough_pin(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    struct kvs_passthrough *passthrough = fs->passthrough;
+    bool is_known = false;
+
+    if (!atomic_load(&passthrough->is_on) || handle->can_write || handle->is_direct ||
+        !is_possible(handle->file) || !is_clean(handle->file))
+        return false;
+    handle->pin = kvs_pins_get(passthrough->pins, handle->fd, &is_known);
+    if (handle->pin == NULL)
+        return false;
+    if (!is_known) {
+        kvs_stats_add(KVS_STAT_verified, 1);
+        kvs_stats_add(KVS_STAT_verified_bytes, kvs_pin_size(handle->pin));
+    }
+    return true;
+}
+
+/* Gives the kernel the file that it is to read itself. Its number, or 0. */
+static int open_backing(struct kvs_fs *fs, int fd)
+{
+    struct fuse_backing_map map = {.fd = fd};
+    int id = ioctl(fuse_session_fd(fs->session), FUSE_DEV_IOC_BACKING_OPEN, &map);
+
+    if (id > 0) {
+        announce(fs->passthrough, NULL);
+        return id;
+    }
+    turn_off(fs->passthrough, strerror(errno));
+    return 0;
+}
+
+static void close_backing(struct kvs_fs *fs, int id)
+{
+    uint32_t number = (uint32_t)id;
+
+    ioctl(fuse_session_fd(fs->session), FUSE_DEV_IOC_BACKING_CLOSE, &number);
+}
+
+/* Begins passthrough where that may be, joins it where it is; else the handle is an ordinary one.
+ */
+static void enter_mode(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    struct kvs_file_mode *mode = &handle->file->mode;
+
+    pthread_mutex_lock(&handle->file->mode_lock);
+    if (handle->pin != NULL && mode->ordinary == 0 && mode->backing_id == 0)
+        mode->backing_id = open_backing(fs, handle->fd);
+    handle->mode = mode->backing_id != 0 ? KVS_MODE_PASSTHROUGH : KVS_MODE_ORDINARY;
+    if (handle->mode == KVS_MODE_PASSTHROUGH)
+        mode->passthrough++;
+    else
+        mode->ordinary++;
+    pthread_mutex_unlock(&handle->file->mode_lock);
+}
+
+static void leave_mode(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    struct kvs_file_mode *mode = &handle->file->mode;
+
+    pthread_mutex_lock(&handle->file->mode_lock);
+    if (handle->mode == KVS_MODE_ORDINARY)
+        mode->ordinary--;
+    if (handle->mode == KVS_MODE_PASSTHROUGH && --mode->passthrough == 0) {
+        close_backing(fs, mode->backing_id);
+        mode->backing_id = 0;
+    }
+    handle->mode = KVS_MODE_NONE;
+    pthread_mutex_unlock(&handle->file->mode_lock);
+}
+
+int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi)
+{
+    enter_mode(fs, handle);
+    if (handle->mode == KVS_MODE_ORDINARY)
+        return 0;
+    fi->backing_id = handle->file->mode.backing_id; /* stays while the handle has its mode */
+    handle->is_parallel = false;
+    fi->direct_io = handle->pin == NULL;
+    if (handle->pin != NULL)
+        kvs_stats_add(KVS_STAT_served_passthrough, 1);
+    return handle->can_write ? kvs_change_expect_unseen(fs, handle->file) : 0;
+}
+
+void kvs_passthrough_release(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    leave_mode(fs, handle);
+    if (handle->pin != NULL)
+        kvs_pins_put(fs->passthrough->pins, handle->pin);
+    handle->pin = NULL;
+}
+
+void kvs_passthrough_forget(struct kvs_fs *fs, struct kvs_node *node)
+{
+    kvs_pins_forget(fs->passthrough->pins, node->dev, node->ino);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffered loads by kernel passthrough: the kernel reads the file below itself, from pages that
+// were verified and are locked (pinned.h).
+//
+// The kernel has rules. While an inode is open in passthrough, every further open of it has to name
+// the same backing file, or open(2) fails with EIO; and a mapping through a handle of another mode
+// shuts passthrough out. So a file is in one of two modes, kept in its `passthrough`:
+//
+//   ordinary      READ and WRITE come to the daemon. As long as such a handle is open, all are.
+//   passthrough   begins with a buffered load of a pinned block while no other handle is open. Such
+//                 loads go past the daemon. Whoever else opens the file joins: its reads and
+//                 writes come to the daemon, but its mappings do not. When it can write, changes
+//                 may come unseen, and the block loses its record at once (C11).
+//
+// The daemon's view of a handle begins before the kernel's (before the reply) and ends after it
+// (RELEASE is sent when the mode has ended), so the two cannot disagree.
+//
+// It is an optimisation: whatever refuses it, the ordinary way is taken.
+#ifndef KVSEAL_FUSE_SERVE_PASSTHROUGH_H
+#define KVSEAL_FUSE_SERVE_PASSTHROUGH_H
+
+#include "fuse/file.h"
+
+/* Finds out whether it can be used here: options, privileges, the source's file system. 0 or
+ * -ENOMEM. */
+int kvs_passthrough_create(struct kvs_fs *fs);
+/* Asks the kernel for it. */
+void kvs_passthrough_negotiate(struct kvs_fs *fs, struct fuse_conn_info *conn);
+void kvs_passthrough_destroy(struct kvs_fs *fs);
+
+/* A load is being opened, `content` is held shared: pins the block in handle->pin, if it is one to
+ * be read by passthrough. False: to be verified the ordinary way. */
+bool kvs_passthrough_pin(struct kvs_fs *fs, struct kvs_handle *handle);
+
+/* The last step of every open and creation: gives the handle its mode, and says so in `fi`. No lock
+ * is held. 0; or -errno of taking the record away: it must not be opened. */
+int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi);
+
+/* The handle is released, or was never opened. */
+void kvs_passthrough_release(struct kvs_fs *fs, struct kvs_handle *handle);
+
+/* The node has no name any more: its pages need not wait for another load. */
+void kvs_passthrough_forget(struct kvs_fs *fs, struct kvs_node *node);
+
+#endif
