@@ -369,7 +369,7 @@ static void c16_one_read_gives_the_whole_block(void **state)
 static void c16_one_read_gives_the_whole_block_by_pieces(void **state)
 {
     struct kvt_env *env = *state;
-    kvt_start(env, "buffer_memory=32M");
+    kvt_start(env, "buffer_memory=32M,passthrough=off");
     assert_int_equal(kvt_store(env, "a", 16 * MIB, 1, 0), 0);
     check_whole_reads(env, "a", 16 * MIB);
     assert_int_equal(kvt_store(env, "b", 25 * MIB, 1, 0), 0);

@@ -135,7 +135,7 @@ static void c17_loads_by_pieces_too(void **state)
 {
     struct kvt_env *env = *state;
     const size_t size = 26 * MIB;
-    kvt_start(env, "buffer_memory=32M");
+    kvt_start(env, "buffer_memory=32M,passthrough=off");
     set_policy(env, &policies[0]);
     assert_int_equal(kvt_store(env, "a", size, 1, 0), 0);
     set_times(kvt_src(env, "a"), A_YEAR_AGO, A_YEAR_AGO);

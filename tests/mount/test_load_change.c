@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading what changes: verified bytes that rot underneath, that are written to, that lose their
-// memory (C11); never a false alarm beside writers (C15).
+// memory (C11); never a false alarm beside writers (C15). Where rot is made by changing the
+// source's pages, passthrough is off: its readers see those pages (test_passthrough.c).
 #include "tests/mount/fixture.h"
 
 #include <pthread.h>
@@ -39,6 +40,7 @@ static void c11_bytes_that_rot_after_the_open_are_not_served(void **state)
 {
     struct kvt_env *env = *state;
     static const int accesses[] = {O_RDONLY, O_RDONLY | O_DIRECT, O_RDWR, O_RDWR | O_DIRECT};
+    kvt_start(env, "passthrough=off");
     for (size_t i = 0; i < COUNT_OF(accesses); i++) {
         assert_int_equal(kvt_store(env, "a", SIZE, 1, 0), 0);
         int fd = kvt_open(kvt_mnt(env, "a"), accesses[i]);
@@ -55,6 +57,7 @@ static void c11_bytes_that_rot_after_the_open_are_not_served(void **state)
 static void c11_a_block_cut_after_the_open_is_still_served(void **state)
 {
     struct kvt_env *env = *state;
+    kvt_start(env, "passthrough=off");
     assert_int_equal(kvt_store(env, "a", SIZE, 1, 0), 0);
     int fd = kvt_open(kvt_mnt(env, "a"), O_RDONLY);
     assert_int_equal(truncate(kvt_src(env, "a"), 0), 0);
@@ -64,7 +67,7 @@ static void c11_a_block_cut_after_the_open_is_still_served(void **state)
 
 /* ---- C11: dropped buffers ---- */
 
-#define SMALL_MEMORY "buffer_memory=32M"
+#define SMALL_MEMORY "buffer_memory=32M,passthrough=off"
 #define MANY         24
 #define BIG          (4 * MIB)
 

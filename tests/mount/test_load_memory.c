@@ -11,7 +11,7 @@
 #define BLOCK_SIZE      (4 * MIB)
 #define HANDLES         200
 #define THREADS         16
-#define BUDGET_MIB      64
+#define BUDGET_MIB      (64 + 32)
 #define SLACK_MIB       64 /* the program itself, its threads, the allocator */
 #define IDLE_MIB        40
 
@@ -134,7 +134,7 @@ static void c11_many_handles_within_little_memory(void **state)
     struct kvt_env *env = *state;
     static struct load load;
     load = (struct load){0};
-    kvt_start(env, "buffer_memory=64M");
+    kvt_start(env, "buffer_memory=64M,pinned_memory=32M");
     unsigned fds_before = kvt_count_fds(env->daemon);
     store_blocks(env, &load);
     load.daemon = env->daemon;
