@@ -139,7 +139,7 @@ int kvs_change_expect_unseen(struct kvs_fs *fs, struct kvs_file *file)
     pthread_rwlock_wrlock(&file->content);
     int error = prepare(fs, file);
     if (error == 0) {
-        file->has_unseen_changes = true;
+        atomic_store(&file->has_unseen_changes, true);
         atomic_fetch_add(&file->generation, 1);
     }
     pthread_rwlock_unlock(&file->content);

@@ -30,9 +30,10 @@ void kvs_change_unseen(struct kvs_change *change);
  * before it could touch anything (EINVAL, EFBIG, EBADF, EPERM, EOPNOTSUPP). */
 void kvs_change_failed(struct kvs_change *change, int error);
 
-/* A handle that can write is about to be opened, and mapped writes through it will not be seen
- * (serve_passthrough.h): what a first change does is done now, and until its last close nothing
- * that is known of the content holds. 0 or -errno: it must not be opened. */
+/* A handle for both is about to be opened, and mapped writes through it will not be seen
+ * (serve_passthrough.h): what a first change does is done now, and until kvs_seal_unseen() finds
+ * its mappings gone, nothing that is known of the content holds. 0 or -errno: it must not be
+ * opened. */
 int kvs_change_expect_unseen(struct kvs_fs *fs, struct kvs_file *file);
 
 /* An error of the file system below that means lost bytes (fsync, flush): taints what is owed. */

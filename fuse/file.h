@@ -50,9 +50,10 @@ struct kvs_file {
     struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
     struct kvs_join join;            /* direct writes that extend the file */
-    /* A handle that can write was opened beside passthrough: mapped writes are not seen, so what is
-     * known of the content may be old. Under `content`, exclusive. */
-    bool has_unseen_changes;
+
+    /* A handle for both was opened beside passthrough: writes through its mappings are not seen,
+     * and they outlive the handle. Changed under `content`, exclusive. */
+    atomic_bool has_unseen_changes;
 
     struct kvs_file_mode mode;
     pthread_mutex_t mode_lock; /* protects `mode`, and each handle's */

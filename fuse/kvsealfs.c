@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,7 @@ static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
         error = check_records(fs->source_fd, options->source);
     if (error)
         return error;
+    signal(SIGIO, SIG_IGN); /* a lease that somebody breaks (seal.c) */
     raise_file_limit();
     kvs_capabilities_reduce();
     error = kvs_table_create(fs->source_fd, &fs->table);

@@ -63,9 +63,17 @@ static int prepare_handle(fuse_req_t req, struct kvs_handle *handle, int flags)
 
 static void release(struct kvs_fs *fs, struct kvs_handle *handle)
 {
-    if (handle->can_write)
+    struct kvs_file *file = NULL;
+
+    if (handle->can_write) {
         kvs_seal_at_release(fs, handle);
+        file = kvs_file_find(fs, handle->file->node);
+    }
     kvs_handle_destroy(fs, handle);
+    if (file != NULL) {
+        kvs_seal_unseen(fs, file, true);
+        kvs_file_put(fs, file);
+    }
 }
 
 void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

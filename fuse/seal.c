@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -19,6 +21,10 @@
 #include "fuse/reach.h"
 #include "fuse/refuse.h"
 #include "fuse/worker.h"
+
+/* How long a release waits for the last mapping that may write to go. */
+#define UNSEEN_PATIENCE_MS 1000
+#define UNSEEN_POLL_MS     5
 
 static void log_block(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind,
                       const char *what)
@@ -104,9 +110,7 @@ static int seal_content(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64
     error = kvs_record_write(fd, crc);
     if (error != 0)
         return error;
-    /* The writers' mappings go when they are released, not when they are closed. */
-    file->has_unseen_changes = file->has_unseen_changes && atomic_load(&file->writers) > 0;
-    if (file->has_unseen_changes)
+    if (atomic_load(&file->has_unseen_changes))
         kvs_block_sealed_for_now(&file->block);
     else
         kvs_block_sealed(&file->block);
@@ -130,7 +134,7 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
         return fd;
     if (fstat(fd, &st) < 0)
         return -errno;
-    if (file->has_unseen_changes)
+    if (atomic_load(&file->has_unseen_changes))
         kvs_digest_forget_sums(&file->digest);
     uint64_t size = (uint64_t)st.st_size;
     uint64_t unknown = unknown_len(file, size);
@@ -188,7 +192,7 @@ static void seal_unheard(struct kvs_fs *fs, struct kvs_file *file, int fd)
     int error = 0;
 
     pthread_rwlock_wrlock(&file->content);
-    if (atomic_load(&file->writers) == 0)
+    if (atomic_load(&file->writers) == 0 && !atomic_load(&file->has_unseen_changes))
         error = kvs_seal_locked(fs, file, fd);
     bool is_news = error != 0 && file->block.state == KVS_BLOCK_MODIFIED;
     pthread_rwlock_unlock(&file->content);
@@ -201,8 +205,60 @@ static void seal_unheard(struct kvs_fs *fs, struct kvs_file *file, int fd)
 
 void kvs_seal_at_release(struct kvs_fs *fs, struct kvs_handle *handle)
 {
-    if (atomic_fetch_sub(&handle->file->writers, 1) == 1)
-        seal_unheard(fs, handle->file, handle->fd);
+    struct kvs_file *file = handle->file;
+
+    if (atomic_fetch_sub(&file->writers, 1) == 1 && !atomic_load(&file->has_unseen_changes))
+        seal_unheard(fs, file, handle->fd);
+}
+
+/* A read lease is granted where nobody has the file open for writing, be it by a mapping. `fd` is
+ * read-only. An owner may have one without CAP_LEASE. */
+static bool is_open_for_writing(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return true;
+    int own = setfsuid(st.st_uid);
+    bool is_granted = fcntl(fd, F_SETLEASE, F_RDLCK) == 0;
+    if (is_granted)
+        fcntl(fd, F_SETLEASE, F_UNLCK);
+    setfsuid((uid_t)own);
+    return !is_granted;
+}
+
+/* The kernel closes its own descriptor a little after it sent RELEASE. */
+static void wait_for_writers(int fd)
+{
+    const struct timespec moment = {.tv_nsec = UNSEEN_POLL_MS * 1000000};
+
+    for (int ms = 0; ms < UNSEEN_PATIENCE_MS && is_open_for_writing(fd); ms += UNSEEN_POLL_MS)
+        nanosleep(&moment, NULL);
+}
+
+void kvs_seal_unseen(struct kvs_fs *fs, struct kvs_file *file, bool be_patient)
+{
+    if (!atomic_load(&file->has_unseen_changes) || atomic_load(&file->writers) > 0)
+        return;
+    kvs_cleanup_fd int fd = open_to_read(fs, file);
+    if (fd < 0)
+        return;
+    if (be_patient)
+        wait_for_writers(fd);
+    pthread_rwlock_wrlock(&file->content);
+    bool is_over = atomic_load(&file->has_unseen_changes) && atomic_load(&file->writers) == 0;
+    if (is_over && is_open_for_writing(fd)) {
+        is_over = false;
+        if (file->block.may_have_record && kvs_record_remove(fd) == 0)
+            file->block.may_have_record = false;
+    }
+    if (is_over) {
+        kvs_digest_forget_sums(&file->digest);
+        atomic_store(&file->has_unseen_changes, false);
+    }
+    pthread_rwlock_unlock(&file->content);
+    if (is_over)
+        seal_unheard(fs, file, fd);
 }
 
 void kvs_seal_all(struct kvs_fs *fs)
@@ -214,6 +270,7 @@ void kvs_seal_all(struct kvs_fs *fs)
     pthread_mutex_unlock(kvs_table_lock(fs->table));
 
     while (file != NULL) {
+        kvs_seal_unseen(fs, file, false);
         seal_unheard(fs, file, -1);
         pthread_mutex_lock(kvs_table_lock(fs->table));
         struct kvs_file *next = file->following;

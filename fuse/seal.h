@@ -20,6 +20,11 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd);
 /* The last writing handle is gone; nobody hears of errors here, so they are logged and counted. */
 void kvs_seal_at_release(struct kvs_fs *fs, struct kvs_handle *handle);
 
+/* Mapped writes may have passed unseen (file->has_unseen_changes), and no handle can write any
+ * more: reads the block back and seals it, unless a mapping is still there; then it stays unsealed
+ * until the next open. `be_patient`: the last handle was closed just now. */
+void kvs_seal_unseen(struct kvs_fs *fs, struct kvs_file *file, bool be_patient);
+
 /* Shut-down (C23): seals every block that is owed one and has no writer. */
 void kvs_seal_all(struct kvs_fs *fs);
 

@@ -153,7 +153,8 @@ static bool is_being_written(struct kvs_file *file)
     pthread_mutex_lock(&file->block_lock);
     bool is_changed = file->block.state != KVS_BLOCK_CLEAN;
     pthread_mutex_unlock(&file->block_lock);
-    return is_changed && atomic_load(&file->writers) > 0;
+    return is_changed &&
+           (atomic_load(&file->writers) > 0 || atomic_load(&file->has_unseen_changes));
 }
 
 static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verification *found_ret,
@@ -180,6 +181,8 @@ int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     struct kvs_verification found;
     enum outcome outcome = DONE;
+
+    kvs_seal_unseen(fs, handle->file, false);
     int error = look(fs, handle, &found, &outcome);
 
     if (error == 0 && outcome == SEAL_AND_LOOK_AGAIN) {

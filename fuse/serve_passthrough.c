@@ -200,7 +200,8 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
     fi->direct_io = handle->pin == NULL;
     if (handle->pin != NULL)
         kvs_stats_add(KVS_STAT_served_passthrough, 1);
-    return handle->can_write ? kvs_change_expect_unseen(fs, handle->file) : 0;
+    /* Only what is open for both can be mapped to write. */
+    return handle->can_write && handle->can_read ? kvs_change_expect_unseen(fs, handle->file) : 0;
 }
 
 void kvs_passthrough_release(struct kvs_fs *fs, struct kvs_handle *handle)

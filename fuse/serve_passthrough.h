@@ -9,8 +9,9 @@
 //   ordinary      READ and WRITE come to the daemon. As long as such a handle is open, all are.
 //   passthrough   begins with a buffered load of a pinned block while no other handle is open. Such
 //                 loads go past the daemon. Whoever else opens the file joins: its reads and
-//                 writes come to the daemon, but its mappings do not. When it can write, changes
-//                 may come unseen, and the block loses its record at once (C11).
+//                 writes come to the daemon, but its mappings do not. When it can be mapped
+//                 to write, changes may come unseen, and the block loses its record at
+//                 once (C11).
 //
 // The daemon's view of a handle begins before the kernel's (before the reply) and ends after it
 // (RELEASE is sent when the mode has ended), so the two cannot disagree.
