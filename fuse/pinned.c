@@ -46,6 +46,7 @@ struct kvs_pins {
     pthread_t helper;
     bool is_ending;
     uint64_t budget, used;
+    uint64_t most; /* the largest block */
     size_t count;
     struct kvs_pin *buckets[BUCKETS];
     struct kvs_pin *first, *last;
@@ -323,7 +324,7 @@ struct kvs_pin *kvs_pins_get(struct kvs_pins *pins, int fd, bool *is_known_ret)
     struct kvs_snapshot now;
 
     if (kvs_snapshot_take(fd, &now) < 0 || now.record.kind != KVS_RECORD_SUM ||
-        now.stat.st_size == 0 || (uint64_t)now.stat.st_size > pins->budget / 4)
+        now.stat.st_size == 0 || (uint64_t)now.stat.st_size > pins->most)
         return NULL;
     struct kvs_pin *pin = get_known(pins, &now);
     *is_known_ret = pin != NULL;
@@ -390,7 +391,7 @@ static int start_helper(struct kvs_pins *pins)
     return error != 0 ? -ENOMEM : 0;
 }
 
-int kvs_pins_create(uint64_t budget, struct kvs_pins **pins_ret)
+int kvs_pins_create(uint64_t budget, uint64_t most, struct kvs_pins **pins_ret)
 {
     struct kvs_pins *pins = calloc(1, sizeof(*pins));
     pthread_condattr_t monotonic;
@@ -398,6 +399,7 @@ int kvs_pins_create(uint64_t budget, struct kvs_pins **pins_ret)
     if (pins == NULL)
         return -ENOMEM;
     pins->budget = budget;
+    pins->most = most;
     pthread_mutex_init(&pins->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

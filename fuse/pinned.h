@@ -22,9 +22,10 @@
 struct kvs_pins;
 struct kvs_pin;
 
-/* 0 or -ENOMEM. `budget`: the most bytes that are locked at a time, used or waiting. Handles
+/* 0 or -ENOMEM. `budget`: the most bytes that are locked at a time, used or waiting; `most`: the
+ * largest block. Handles
  * SIGBUS from here on: reading a pin whose file was cut is an error, not the end. */
-int kvs_pins_create(uint64_t budget, struct kvs_pins **pins_ret);
+int kvs_pins_create(uint64_t budget, uint64_t most, struct kvs_pins **pins_ret);
 void kvs_pins_destroy(struct kvs_pins *pins);
 
 /* Whether the file system that `fd` is on keeps locked pages as they are. */

@@ -11,6 +11,7 @@
 
 #include "core/log.h"
 #include "core/stats.h"
+#include "core/util.h"
 #include "fuse/capabilities.h"
 #include "fuse/change.h"
 #include "fuse/pinned.h"
@@ -72,7 +73,10 @@ int kvs_passthrough_create(struct kvs_fs *fs)
 
     if (passthrough == NULL)
         return -ENOMEM;
-    int error = kvs_pins_create(fs->options.pinned_memory, &passthrough->pins);
+    /* Some blocks at a time; and none that could not be read back after a writer joined. */
+    uint64_t budget = fs->options.pinned_memory;
+    uint64_t most = KVS_MIN(budget / 4, fs->options.max_reread);
+    int error = kvs_pins_create(budget, most, &passthrough->pins);
     if (error != 0) {
         free(passthrough);
         return error;

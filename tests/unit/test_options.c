@@ -74,6 +74,8 @@ static void c21_defaults(void **state)
     assert_int_equal(options.unsealed, KVS_UNSEALED_ALLOW);
     assert_int_equal(options.max_reread, 1 << 30);
     assert_int_equal(options.buffer_memory, 1 << 30);
+    assert_int_equal(options.passthrough, KVS_PASSTHROUGH_AUTO);
+    assert_int_equal(options.pinned_memory, 256 << 20);
     assert_true(options.attr_timeout == 1 && options.entry_timeout == 1);
     assert_true(options.negative_timeout == 0);
     assert_int_equal(options.threads, 512);
@@ -90,7 +92,8 @@ static void c21_every_setting_is_taken(void **state)
     struct kvs_options options;
     assert_int_equal(PARSE(&options, "-o", "on_corrupt=quarantine,corrupt_errno=ENOENT", "/s", "-f",
                            "-ounsealed=deny,max_reread=0,buffer_memory=32M,threads=4", "/m", "-o",
-                           "attr_timeout=0.5,entry_timeout=0,negative_timeout=86400,ro"),
+                           "attr_timeout=0.5,entry_timeout=0,negative_timeout=86400,ro", "-o",
+                           "passthrough=off,pinned_memory=1M"),
                      0);
     assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_QUARANTINE);
     assert_int_equal(options.corrupt_errno, ENOENT);
@@ -98,6 +101,8 @@ static void c21_every_setting_is_taken(void **state)
     assert_int_equal(options.max_reread, 0);
     assert_int_equal(options.buffer_memory, 32 << 20);
     assert_int_equal(options.threads, 4);
+    assert_int_equal(options.passthrough, KVS_PASSTHROUGH_OFF);
+    assert_int_equal(options.pinned_memory, 1 << 20);
     assert_true(options.attr_timeout == 0.5 && options.entry_timeout == 0);
     assert_true(options.negative_timeout == 86400);
     assert_true(options.foreground && options.read_only);
@@ -179,6 +184,8 @@ static void c21_bad_options_are_refused_by_name(void **state)
         {"corrupt_errno=ebadmsg", "bad value 'ebadmsg'"},
         {"unsealed=", "bad value ''"},
         {"buffer_memory=31M", "bad value '31M' for option 'buffer_memory': allowed is a size from"},
+        {"pinned_memory=1023K", "bad value '1023K'"},
+        {"passthrough=on", "bad value 'on' for option 'passthrough': allowed is auto or off"},
         {"buffer_memory=1X", "bad value '1X'"},
         {"max_reread=-1", "bad value '-1'"},
         {"attr_timeout=nan", "bad value 'nan' for option 'attr_timeout': allowed is seconds"},
