@@ -33,7 +33,8 @@ bool kvs_pins_suit(int fd);
 
 /* The pin of the block that `fd` is open on (for reading, buffered, O_NOATIME where that is
  * allowed), verified now, or before and unchanged since: then *is_known_ret. NULL when there is no
- * clean match with its record, no room, or an error: kvs_verify() will say. */
+ * clean match with its record, no room, an error, or when it is not in the page cache as a whole:
+ * kvs_verify() will say. */
 struct kvs_pin *kvs_pins_get(struct kvs_pins *pins, int fd, bool *is_known_ret);
 void kvs_pins_put(struct kvs_pins *pins, struct kvs_pin *pin);
 
