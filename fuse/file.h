@@ -49,7 +49,7 @@ struct kvs_file {
     struct kvs_digest digest;
     struct kvs_verification cause; /* TAINTED by a corrupt base: what was found, for C13 */
 
-    struct kvs_join join;            /* direct writes that extend the file */
+    struct kvs_join join; /* direct writes that extend the file */
 
     /* A handle for both was opened beside passthrough: writes through its mappings are not seen,
      * and they outlive the handle. Changed under `content`, exclusive. */

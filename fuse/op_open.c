@@ -37,8 +37,8 @@ static int open_below(struct kvs_fs *fs, struct kvs_node *node, int flags)
 
 /* How the kernel should treat the handle. Readers have no page cache of their own: the daemon
  * serves verified bytes. O_DIRECT stores go without FOPEN_DIRECT_IO, so that the pieces of a large
- * write arrive side by side; but not those that append, which depend on their order. The file's mode
- * has the last word. 0 or -errno. */
+ * write arrive side by side; but not those that append, which depend on their order. The file's
+ * mode has the last word. 0 or -errno. */
 static int describe_handle(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi)
 {
     fi->fh = (uintptr_t)handle;
