@@ -36,6 +36,7 @@ static struct kvs_file *new_file(struct kvs_node *node)
     pthread_mutex_init(&file->append_lock, NULL);
     kvs_join_init(&file->join);
     pthread_mutex_init(&file->mode_lock, NULL);
+    pthread_cond_init(&file->mode_ended, NULL);
     kvs_digest_init(&file->digest);
     file->node = node;
     return file;
@@ -45,6 +46,7 @@ static void free_file(struct kvs_file *file)
 {
     kvs_digest_destroy(&file->digest);
     kvs_join_destroy(&file->join);
+    pthread_cond_destroy(&file->mode_ended);
     pthread_mutex_destroy(&file->mode_lock);
     pthread_mutex_destroy(&file->append_lock);
     pthread_mutex_destroy(&file->block_lock);

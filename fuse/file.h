@@ -57,6 +57,7 @@ struct kvs_file {
 
     struct kvs_file_mode mode;
     pthread_mutex_t mode_lock; /* protects `mode`, and each handle's */
+    pthread_cond_t mode_ended; /* no handle is in passthrough any more */
 
     pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
     atomic_uint writers;             /* handles that can write */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 
 #include "core/log.h"
 #include "core/stats.h"
@@ -19,6 +20,8 @@
 #ifndef FUSE_DEV_IOC_MAGIC
 #define FUSE_DEV_IOC_MAGIC 229
 #endif
+
+#define RELEASE_PATIENCE_MS 250
 
 /* libfuse's own calls need a request, which is gone when a reply comes too late, and log what is no
  * error here. */
@@ -162,6 +165,27 @@ static void close_backing(struct kvs_fs *fs, int id)
     ioctl(fuse_session_fd(fs->session), FUSE_DEV_IOC_BACKING_CLOSE, &number);
 }
 
+/* Only what is open for both can be mapped to write. */
+static bool can_write_unseen(const struct kvs_handle *handle)
+{
+    return handle->can_read && handle->can_write;
+}
+
+/* A client that loaded the block and closed it may be here before its RELEASE: no reason to take
+ * the record away. mode_lock is held. */
+static void wait_for_releases(struct kvs_file *file)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += RELEASE_PATIENCE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (file->mode.passthrough > 0 &&
+           pthread_cond_timedwait(&file->mode_ended, &file->mode_lock, &until) == 0)
+        ;
+}
+
 /* Begins passthrough where that may be, joins it where it is; else the handle is an ordinary one.
  */
 static void enter_mode(struct kvs_fs *fs, struct kvs_handle *handle)
@@ -169,6 +193,8 @@ static void enter_mode(struct kvs_fs *fs, struct kvs_handle *handle)
     struct kvs_file_mode *mode = &handle->file->mode;
 
     pthread_mutex_lock(&handle->file->mode_lock);
+    if (can_write_unseen(handle))
+        wait_for_releases(handle->file);
     if (handle->pin != NULL && mode->ordinary == 0 && mode->backing_id == 0)
         mode->backing_id = open_backing(fs, handle->fd);
     handle->mode = mode->backing_id != 0 ? KVS_MODE_PASSTHROUGH : KVS_MODE_ORDINARY;
@@ -189,6 +215,7 @@ static void leave_mode(struct kvs_fs *fs, struct kvs_handle *handle)
     if (handle->mode == KVS_MODE_PASSTHROUGH && --mode->passthrough == 0) {
         close_backing(fs, mode->backing_id);
         mode->backing_id = 0;
+        pthread_cond_broadcast(&handle->file->mode_ended);
     }
     handle->mode = KVS_MODE_NONE;
     pthread_mutex_unlock(&handle->file->mode_lock);
@@ -204,8 +231,7 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
     fi->direct_io = handle->pin == NULL;
     if (handle->pin != NULL)
         kvs_stats_add(KVS_STAT_served_passthrough, 1);
-    /* Only what is open for both can be mapped to write. */
-    return handle->can_write && handle->can_read ? kvs_change_expect_unseen(fs, handle->file) : 0;
+    return can_write_unseen(handle) ? kvs_change_expect_unseen(fs, handle->file) : 0;
 }
 
 void kvs_passthrough_release(struct kvs_fs *fs, struct kvs_handle *handle)

@@ -11,7 +11,7 @@
 //                 loads go past the daemon. Whoever else opens the file joins: its reads and
 //                 writes come to the daemon, but its mappings do not. When it can be mapped
 //                 to write, changes may come unseen, and the block loses its record at
-//                 once (C11).
+//                 once (C11); so it waits a little first, for loads that are over.
 //
 // The daemon's view of a handle begins before the kernel's (before the reply) and ends after it
 // (RELEASE is sent when the mode has ended), so the two cannot disagree.

@@ -487,6 +487,7 @@ static void c11_no_open_is_refused_in_a_storm(void **state)
     pid_t pids[STORM_PROCESSES];
     unsigned failures = 0;
     kvt_start(env, NULL);
+    unsigned fds_before = kvt_count_fds(env->daemon);
     assert_int_equal(kvt_store(env, "a", STORM_SIZE, 1, 0), 0);
     assert_int_equal(kvt_store(env, "b", STORM_SIZE, 1, 0), 0);
     const char *paths[2] = {kvt_mnt(env, "a"), kvt_mnt(env, "b")};
@@ -505,6 +506,7 @@ static void c11_no_open_is_refused_in_a_storm(void **state)
     assert_false(kvt_log_has(env, "corrupt block"));
     for (size_t i = 0; i < COUNT_OF(paths); i++)
         assert_int_equal(kvt_load_path(paths[i], STORM_SIZE, 1, 0), 0);
+    kvt_wait_for(kvt_count_fds(env->daemon) <= fds_before);
     kvt_stop(env);
     kvt_assert_sealed_block(env, "a", STORM_SIZE, 1);
     kvt_assert_sealed_block(env, "b", STORM_SIZE, 1);
