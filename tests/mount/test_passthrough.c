@@ -67,18 +67,17 @@ static void check_bytes(int fd, size_t size, unsigned seed)
 /* Flips a bit on the device, below the page cache. */
 static void rot_on_device(struct kvt_env *env, const char *name, size_t offset)
 {
-    struct {
-        struct fiemap map;
-        struct fiemap_extent extent;
-    } where = {.map = {.fm_start = offset, .fm_length = 1, .fm_extent_count = 1}};
+    _Alignas(8) char room[sizeof(struct fiemap) + sizeof(struct fiemap_extent)] = {0};
+    struct fiemap *map = (struct fiemap *)room;
+    *map = (struct fiemap){.fm_start = offset, .fm_length = 1, .fm_extent_count = 1};
     char image[PATH_MAX];
     unsigned char byte;
     int fd = kvt_open(kvt_src(env, name), O_RDONLY);
     assert_int_equal(fsync(fd), 0);
-    assert_int_equal(ioctl(fd, FS_IOC_FIEMAP, &where), 0);
-    assert_int_equal(where.map.fm_mapped_extents, 1);
+    assert_int_equal(ioctl(fd, FS_IOC_FIEMAP, map), 0);
+    assert_int_equal(map->fm_mapped_extents, 1);
     close(fd);
-    off_t at = (off_t)(where.extent.fe_physical + offset - where.extent.fe_logical);
+    off_t at = (off_t)(map->fm_extents[0].fe_physical + offset - map->fm_extents[0].fe_logical);
     snprintf(image, sizeof(image), "%s/image", env->work);
     fd = kvt_open(image, O_RDWR);
     assert_int_equal(pread(fd, &byte, 1, at), 1);
