@@ -43,9 +43,9 @@
  * it after KVT_TIME_LIMIT seconds, unmounts and removes what is left. So nothing that a test mounts
  * below env->work outlives it, and no hang holds up the caller.
  *
- * While writing tests: KVT_ONLY='c01*' runs some of them, KVT_SOURCE=ext4 runs on one source, and
- * KVT_KEEP_LOG=FILE appends the daemon's log to a file. KVSEAL_TEST_OPTIONS=threads=8,...
- * are mount options for every daemon.
+ * While writing tests: KVT_ONLY='c01*' runs some of them, KVT_SOURCE=ext4 runs on one source (where
+ * that is one of the test's), and KVT_KEEP_LOG=FILE appends the daemon's log to a file.
+ * KVSEAL_TEST_OPTIONS=threads=8,... are mount options for every daemon.
  */
 
 #define KVT_TIME_LIMIT   240
