@@ -69,9 +69,10 @@ static void list_remove(struct list *list, struct kvs_buffer *buffer)
     buffer->previous = buffer->next = NULL;
 }
 
+/* Half a huge page is worth one: the device reads into fewer, larger segments. */
 static size_t capacity_for(size_t size)
 {
-    size_t unit = size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;
+    size_t unit = size >= HUGE_PAGE / 2 ? HUGE_PAGE : SMALL_PAGE;
     return KVS_ALIGN_UP(KVS_MAX(size, (size_t)1), unit);
 }
 
