@@ -12,7 +12,6 @@
 #include "core/stats.h"
 #include "core/util.h"
 
-#define HUGE_PAGE     ((size_t)2 << 20)
 #define SMALL_PAGE    ((size_t)4096)
 #define CACHE_TIME_MS 2000 /* unused for so long: back to the system */
 
@@ -72,25 +71,25 @@ static void list_remove(struct list *list, struct kvs_buffer *buffer)
 /* Half a huge page is worth one: the device reads into fewer, larger segments. */
 static size_t capacity_for(size_t size)
 {
-    size_t unit = size >= HUGE_PAGE / 2 ? HUGE_PAGE : SMALL_PAGE;
+    size_t unit = size >= KVS_HUGE_PAGE / 2 ? KVS_HUGE_PAGE : SMALL_PAGE;
     return KVS_ALIGN_UP(KVS_MAX(size, (size_t)1), unit);
 }
 
 /* Maps more than is wanted and cuts off both ends: mmap aligns to small pages only. */
-static void *map_aligned(size_t capacity)
+void *kvs_buffers_map(size_t size)
 {
-    size_t mapped = capacity + HUGE_PAGE;
+    size_t mapped = size + KVS_HUGE_PAGE;
     char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED)
         return NULL;
-    char *memory = start + (KVS_ALIGN_UP((uintptr_t)start, HUGE_PAGE) - (uintptr_t)start);
+    char *memory = start + (KVS_ALIGN_UP((uintptr_t)start, KVS_HUGE_PAGE) - (uintptr_t)start);
     char *end = start + mapped;
     if (memory > start)
         munmap(start, (size_t)(memory - start));
-    if (end > memory + capacity)
-        munmap(memory + capacity, (size_t)(end - (memory + capacity)));
-    if (capacity >= HUGE_PAGE)
-        madvise(memory, capacity, MADV_HUGEPAGE);
+    if (end > memory + size)
+        munmap(memory + size, (size_t)(end - (memory + size)));
+    if (size >= KVS_HUGE_PAGE)
+        madvise(memory, size, MADV_HUGEPAGE);
     return memory;
 }
 
@@ -99,7 +98,7 @@ static struct kvs_buffer *map_buffer(size_t capacity)
     struct kvs_buffer *buffer = calloc(1, sizeof(*buffer));
     if (!buffer)
         return NULL;
-    buffer->memory = map_aligned(capacity);
+    buffer->memory = kvs_buffers_map(capacity);
     if (!buffer->memory) {
         free(buffer);
         return NULL;

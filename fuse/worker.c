@@ -36,7 +36,7 @@
 #define WAKE_SIGNAL    SIGRTMIN
 #define WRITE_HEADER   (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 #define RECEIVE_SIZE   (WRITE_HEADER + KVS_MAX_REQUEST)
-#define SCRATCH_OFFSET (KVS_IO_ALIGN + KVS_MAX_REQUEST)
+#define SCRATCH_OFFSET KVS_HUGE_PAGE
 #define WORKER_MEMORY  (SCRATCH_OFFSET + KVS_SCRATCH_SIZE)
 
 enum order {
@@ -44,8 +44,8 @@ enum order {
     ORDER_END = 2,
 };
 
-/* `memory`: a request is received so that the payload of a WRITE begins at its second page. The
- * scratch area follows. */
+/* `memory`: a request is received so that the payload of a WRITE begins at its second page, in one
+ * huge page: a device takes it in few segments. The scratch area follows in the next ones. */
 struct worker {
     struct worker *previous, *next; /* protected by the pool's lock */
     struct pool *pool;
@@ -117,12 +117,9 @@ static struct worker *make_worker(struct pool *pool, bool must)
     atomic_init(&worker->is_trimmed, true);
     worker->is_counted = kvs_buffers_reserve(pool->fs->buffers, WORKER_MEMORY);
     if (worker->is_counted || must) {
-        void *memory = mmap(NULL, WORKER_MEMORY, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory != MAP_FAILED) {
-            worker->memory = memory;
+        worker->memory = kvs_buffers_map(WORKER_MEMORY);
+        if (worker->memory)
             return worker;
-        }
     }
     free_worker(worker);
     return NULL;
