@@ -44,8 +44,10 @@ static int verify_base(struct kvs_fs *fs, struct kvs_file *file, int fd,
     }
     if (found_ret->verdict == KVS_INTACT && sums != NULL)
         learn_pieces(file, found_ret->size, sums);
-    if (found_ret->is_transient)
+    if (found_ret->is_transient) {
         kvs_stats_add(KVS_STAT_transient, 1);
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* a wrong page must not become dirty */
+    }
     return 0;
 }
 
@@ -67,7 +69,8 @@ static int prepare(struct kvs_fs *fs, struct kvs_file *file)
     if (fstat(fd, &st) < 0)
         return -errno;
     uint64_t size = (uint64_t)st.st_size;
-    if (file->block.state == KVS_BLOCK_CLEAN)
+    bool was_clean = file->block.state == KVS_BLOCK_CLEAN;
+    if (was_clean)
         kvs_digest_restart(&file->digest);
     enum kvs_block_need need = kvs_block_need_before_change(&file->block, false, size, max_reread);
     if (need == KVS_NEED_VERIFY) {
@@ -82,7 +85,7 @@ static int prepare(struct kvs_fs *fs, struct kvs_file *file)
             return error;
     }
     kvs_block_change_begins(&file->block, false, size, max_reread);
-    if (file->block.state == KVS_BLOCK_UNTRACKED)
+    if (was_clean && file->block.state == KVS_BLOCK_UNTRACKED)
         kvs_stats_add(KVS_STAT_untracked, 1);
     return 0;
 }
@@ -218,9 +221,7 @@ static int truncate_to_nothing(struct kvs_fs *fs, struct kvs_file *file, int fd)
 static int truncate_to_size(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64_t old_size,
                             uint64_t size)
 {
-    int error = file->block.state == KVS_BLOCK_CLEAN || file->block.has_client_sum
-                    ? prepare(fs, file)
-                    : 0;
+    int error = prepare(fs, file);
     if (error != 0)
         return error;
     if (file->block.state == KVS_BLOCK_TAINTED && file->block.taint == KVS_TAINT_CORRUPT_BASE)
@@ -258,5 +259,8 @@ int kvs_change_truncate(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64
         error = kvs_seal_locked(fs, file, fd);
     struct kvs_verification cause = file->cause;
     pthread_rwlock_unlock(&file->content);
-    return is_corrupt ? kvs_refuse(fs, file->node, &cause) : error;
+    if (!is_corrupt)
+        return error;
+    error = kvs_refuse(fs, file, &cause);
+    return error == -EAGAIN ? -EIO : error;
 }

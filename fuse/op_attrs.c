@@ -54,12 +54,15 @@ void kvs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /* Truncating to the present size changes mtime and no content, so the record stays: done here,
- * while nobody writes. Sets *is_done_ret, or leaves the rest to kvs_change_truncate. */
-static int truncate_in_place(struct kvs_file *file, int fd, off_t size, bool *is_done_ret)
+ * while nobody writes. Sets *is_done_ret, or leaves the rest to kvs_change_truncate: emptying a
+ * block, which ends what was wrong with it (C3) also when it is empty. But after a direct write to
+ * an empty file failed, the kernel itself truncates it, and that heals nothing. */
+static int truncate_in_place(struct kvs_file *file, int fd, off_t size, bool is_kernels_own,
+                             bool *is_done_ret)
 {
     struct stat st;
-    if (size == 0)
-        return 0; /* empties a block: what was wrong with it ends (C3), also when it is empty */
+    if (size == 0 && !is_kernels_own)
+        return 0;
     int error = 0;
     pthread_rwlock_wrlock(&file->content);
     if (fstat(fd, &st) || (st.st_size == size && ftruncate(fd, size)))
@@ -83,7 +86,7 @@ static int set_size(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_h
     if (error)
         return error;
     bool is_done = false;
-    error = truncate_in_place(file, fd, size, &is_done);
+    error = truncate_in_place(file, fd, size, by_handle && handle->is_parallel, &is_done);
     if (!error && !is_done)
         error = kvs_change_truncate(fs, file, fd, (uint64_t)size, !by_handle);
     kvs_file_put(fs, file);

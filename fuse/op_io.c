@@ -67,8 +67,21 @@ static ssize_t write_below(struct kvs_fs *fs, struct kvs_handle *handle, const c
     return fd < 0 ? fd : write_fully(fd, data, size, offset);
 }
 
+/* All or an error: nobody looks at the count of pages that are written back from a mapping. */
+static ssize_t write_whole(struct kvs_fs *fs, struct kvs_handle *handle, const char *data,
+                           size_t size, off_t offset)
+{
+    ssize_t written = write_below(fs, handle, data, size, offset);
+
+    if (written < 0 || (size_t)written == size)
+        return written;
+    ssize_t rest = write_below(fs, handle, data + written, size - (size_t)written,
+                               offset + written);
+    return rest == (ssize_t)size - written ? (ssize_t)size : rest < 0 ? rest : -EIO;
+}
+
 static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size,
-                        off_t offset)
+                        off_t offset, bool is_writeback)
 {
     struct kvs_change change;
     int error = kvs_change_begin(fs, handle->file, (uint64_t)offset, size, &change);
@@ -76,9 +89,13 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
     if (error != 0)
         return error;
     uint32_t crc = kvs_crc32c(0, data, size);
-    ssize_t written = write_joined(handle, data, size, offset)
-                          ? (ssize_t)size
-                          : write_below(fs, handle, data, size, offset);
+    ssize_t written = 0;
+    if (is_writeback)
+        written = write_whole(fs, handle, data, size, offset);
+    else if (write_joined(handle, data, size, offset))
+        written = (ssize_t)size;
+    else
+        written = write_below(fs, handle, data, size, offset);
     if (written < 0)
         kvs_change_failed(&change, (int)written);
     else
@@ -97,7 +114,7 @@ static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *
     if (fstat(handle->fd, &st) < 0)
         written = -errno;
     else
-        written = write_at(fs, handle, data, size, st.st_size);
+        written = write_at(fs, handle, data, size, st.st_size, false);
     pthread_mutex_unlock(&handle->file->append_lock);
     return written;
 }
@@ -113,7 +130,7 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
 
     kvs_caller_change_begins(req);
     ssize_t written = is_append ? append(fs, handle, data, size)
-                                : write_at(fs, handle, data, size, offset);
+                                : write_at(fs, handle, data, size, offset, fi->writepage);
     kvs_caller_change_ends(req);
 
     if (written < 0)

@@ -49,14 +49,27 @@ static int describe_handle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
     return kvs_passthrough_settle(fs, handle, fi);
 }
 
+/* O_TRUNC; Linux truncates with O_RDONLY too. */
+static int truncate_opened(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    kvs_cleanup_fd int own_fd = -1;
+    int fd = handle->fd;
+
+    if (!handle->can_write) {
+        own_fd = kvs_node_open(fs, handle->file->node, O_WRONLY);
+        fd = own_fd;
+    }
+    return fd < 0 ? fd : kvs_change_truncate(fs, handle->file, fd, 0, !handle->can_write);
+}
+
 static int prepare_handle(fuse_req_t req, struct kvs_handle *handle, int flags)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
 
-    if ((flags & O_TRUNC) == 0 || !handle->can_write)
+    if ((flags & O_TRUNC) == 0)
         return handle->can_read ? kvs_serve_open(fs, handle) : 0;
     kvs_caller_change_begins(req);
-    int error = kvs_change_truncate(fs, handle->file, handle->fd, 0, false);
+    int error = truncate_opened(fs, handle);
     kvs_caller_change_ends(req);
     return error;
 }

@@ -172,27 +172,58 @@ static int take_names_away(struct kvs_fs *fs, struct kvs_node *node,
     return last_error;
 }
 
-int kvs_refuse(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_verification *cause)
+/* `content` is held exclusively. What is being rewritten over corrupt bytes is known by its state.
+ */
+static bool is_corrupt_still(struct kvs_fs *fs, struct kvs_file *file,
+                             const struct kvs_verification *cause)
 {
-    kvs_cleanup_free char *path = kvs_names_path(fs, node);
-    const char *shown = path != NULL ? path : "?";
-    const char *action = action_words[fs->options.on_corrupt];
-    struct kvs_names_copy *names = NULL;
-    char failed[128];
+    struct kvs_snapshot now, then = {.stat = cause->stat, .record = cause->record};
 
-    kvs_stats_add(KVS_STAT_corrupt, 1);
+    if (file->block.state != KVS_BLOCK_CLEAN)
+        return file->block.state == KVS_BLOCK_TAINTED &&
+               file->block.taint == KVS_TAINT_CORRUPT_BASE;
+    kvs_cleanup_fd int fd = kvs_node_open(fs, file->node, O_RDONLY | O_NOATIME);
+    return fd >= 0 && kvs_snapshot_take(fd, &now) == 0 && kvs_snapshot_equal(&now, &then);
+}
+
+/* Takes the names away as the options say; *action_ret is what was done, for the log. */
+static void act(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_verification *cause,
+                const char *path, struct kvs_names_copy **names_ret, char *action_ret, size_t size)
+{
+    const char *action = action_words[fs->options.on_corrupt];
+
     if (fs->options.read_only) {
         action = "kept (mounted read-only)";
     } else if (fs->options.on_corrupt != KVS_ON_CORRUPT_KEEP) {
-        int error = kvs_names_copy(fs, node, &names);
+        int error = kvs_names_copy(fs, node, names_ret);
         if (error == 0)
-            error = take_names_away(fs, node, names, shown, cause);
+            error = take_names_away(fs, node, *names_ret, path, cause);
         if (error != 0) {
-            snprintf(failed, sizeof(failed), "kept: could not be %s: %s", action, strerror(-error));
-            action = failed;
+            snprintf(action_ret, size, "kept: could not be %s: %s", action, strerror(-error));
+            return;
         }
     }
-    log_corrupt(shown, cause, action);
+    snprintf(action_ret, size, "%s", action);
+}
+
+int kvs_refuse(struct kvs_fs *fs, struct kvs_file *file, const struct kvs_verification *cause)
+{
+    struct kvs_node *node = file->node;
+    kvs_cleanup_free char *known_path = kvs_names_path(fs, node);
+    const char *path = known_path != NULL ? known_path : "?";
+    struct kvs_names_copy *names = NULL;
+    char action[128];
+
+    pthread_rwlock_wrlock(&file->content);
+    bool is_corrupt = is_corrupt_still(fs, file, cause);
+    if (is_corrupt)
+        act(fs, node, cause, path, &names, action, sizeof(action));
+    pthread_rwlock_unlock(&file->content);
+    if (!is_corrupt)
+        return -EAGAIN;
+
+    kvs_stats_add(KVS_STAT_corrupt, 1);
+    log_corrupt(path, cause, action);
     if (names != NULL) {
         make_kernel_forget(fs, names);
         kvs_names_copy_free(fs, names);

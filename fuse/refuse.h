@@ -5,10 +5,12 @@
 #define KVSEAL_FUSE_REFUSE_H
 
 #include "core/verify.h"
-#include "fuse/inode.h"
+#include "fuse/file.h"
 
 /* Counts, logs, removes or quarantines as `on_corrupt` says, and makes the kernel's caches forget.
- * No lock may be held. Returns -corrupt_errno, for the client. */
-int kvs_refuse(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_verification *cause);
+ * No lock may be held: `content` is taken, and the block looked at again, since somebody may have
+ * stored it anew after it was found corrupt. Returns -corrupt_errno, for the client; or -EAGAIN: it
+ * is not the block any more that was found corrupt, and nothing was done. */
+int kvs_refuse(struct kvs_fs *fs, struct kvs_file *file, const struct kvs_verification *cause);
 
 #endif

@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/stats.h"
 #include "core/util.h"
+#include "fuse/caller.h"
 #include "fuse/change.h"
 #include "fuse/names.h"
 #include "fuse/reach.h"
@@ -169,7 +170,7 @@ int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle)
     struct kvs_verification cause = file->cause;
     pthread_rwlock_unlock(&file->content);
     if (is_corrupt)
-        kvs_refuse(fs, file->node, &cause);
+        kvs_refuse(fs, file, &cause);
     return error;
 }
 
@@ -224,6 +225,8 @@ static bool is_open_for_writing(int fd)
     if (is_granted)
         fcntl(fd, F_SETLEASE, F_UNLCK);
     setfsuid((uid_t)own);
+    if ((uid_t)own != st.st_uid)
+        kvs_caller_lower_fsetid(); /* the way back to root raised it */
     return !is_granted;
 }
 

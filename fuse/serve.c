@@ -148,13 +148,17 @@ static int verify(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verif
     return error;
 }
 
-static bool is_being_written(struct kvs_file *file)
+/* By somebody else than whoever is opening it. */
+static bool is_being_written(const struct kvs_handle *handle)
 {
+    struct kvs_file *file = handle->file;
+    unsigned own = handle->can_write ? 1 : 0;
+
     pthread_mutex_lock(&file->block_lock);
     bool is_changed = file->block.state != KVS_BLOCK_CLEAN;
     pthread_mutex_unlock(&file->block_lock);
     return is_changed &&
-           (atomic_load(&file->writers) > 0 || atomic_load(&file->has_unseen_changes));
+           (atomic_load(&file->writers) > own || atomic_load(&file->has_unseen_changes));
 }
 
 static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verification *found_ret,
@@ -164,7 +168,7 @@ static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verific
     int error = 0;
 
     pthread_rwlock_rdlock(&file->content);
-    if (is_being_written(file)) {
+    if (is_being_written(handle)) {
         *outcome_ret = DONE;
         serve_raw(handle);
     } else if (kvs_passthrough_pin(fs, handle)) {
@@ -177,12 +181,12 @@ static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verific
     return error;
 }
 
-int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle)
+#define MAX_LOOKS 3
+
+static int open_once(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     struct kvs_verification found;
     enum outcome outcome = DONE;
-
-    kvs_seal_unseen(fs, handle->file, false);
     int error = look(fs, handle, &found, &outcome);
 
     if (error == 0 && outcome == SEAL_AND_LOOK_AGAIN) {
@@ -193,8 +197,18 @@ int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle)
         error = look(fs, handle, &found, &outcome);
     }
     if (error == 0 && outcome == IS_CORRUPT)
-        error = kvs_refuse(fs, handle->file->node, &found);
+        error = kvs_refuse(fs, handle->file, &found);
     return error;
+}
+
+int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle)
+{
+    int error = -EAGAIN;
+
+    kvs_seal_unseen(fs, handle->file, false);
+    for (int i = 0; error == -EAGAIN && i < MAX_LOOKS; i++)
+        error = open_once(fs, handle);
+    return error == -EAGAIN ? -EIO : error;
 }
 
 static bool is_still_verified(const struct kvs_handle *handle)

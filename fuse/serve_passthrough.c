@@ -228,7 +228,11 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
         return 0;
     fi->backing_id = handle->file->mode.backing_id; /* stays while the handle has its mode */
     handle->is_parallel = false;
-    fi->direct_io = handle->pin == NULL;
+    if (handle->pin == NULL && handle->can_read && !handle->can_write && handle->is_verified) {
+        bool is_known = false; /* its mappings need locked pages too, as long as it lives */
+        handle->pin = kvs_pins_get(fs->passthrough->pins, handle->fd, &is_known);
+    }
+    fi->direct_io = handle->pin == NULL || handle->is_direct;
     if (handle->pin != NULL)
         kvs_stats_add(KVS_STAT_served_passthrough, 1);
     return can_write_unseen(handle) ? kvs_change_expect_unseen(fs, handle->file) : 0;

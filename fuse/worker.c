@@ -329,6 +329,8 @@ static void supervise(struct pool *pool, const sigset_t *mask)
         int64_t left = next_tick - now_ms();
         if (left <= 0) {
             shrink(pool);
+            if (atomic_load(&pool->idle) == 0) /* there was no memory for one when it was wanted */
+                start_worker(pool, false);
             next_tick = now_ms() + TICK_MS;
         } else {
             wait_for_end(pool, left, mask);
