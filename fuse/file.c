@@ -7,9 +7,8 @@
 #include <sys/stat.h>
 
 #include "core/util.h"
+#include "fuse/pinned.h"
 #include "fuse/reach.h"
-#include "fuse/serve.h"
-#include "fuse/serve_passthrough.h"
 
 static void lock_table(struct kvs_fs *fs)
 {
@@ -147,7 +146,7 @@ void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node)
 {
     struct kvs_file *file = kvs_file_find(fs, node);
 
-    kvs_passthrough_forget(fs, node);
+    kvs_pins_forget(fs->pins, node->dev, node->ino);
     if (file == NULL)
         return;
     if (has_no_name(fs, node)) {
@@ -192,7 +191,6 @@ void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     struct kvs_file *file = handle->file;
 
-    kvs_serve_close(fs, handle);
     lock_table(fs);
     if (handle->next != NULL)
         handle->next->previous = handle->previous;

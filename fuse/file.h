@@ -96,7 +96,8 @@ void kvs_file_put(struct kvs_fs *fs, struct kvs_file *file);
 /* Makes a handle that owns `fd` (also when it fails) and a reference on the file. NULL: no memory.
  */
 struct kvs_handle *kvs_handle_create(struct kvs_fs *fs, struct kvs_file *file, int fd, int flags);
-/* Closes it; the file may go with it. What is owed must have been sealed before. */
+/* Closes it; the file may go with it. What is owed must have been sealed, and what it was served
+ * from given up, before. */
 void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle);
 
 /* A descriptor without O_DIRECT on the handle's file, for unaligned I/O (C20). Stays the handle's.

@@ -17,10 +17,9 @@
 //   refuse          a corrupt block: its names go, the kernel forgets them (C13)
 //   buffers         memory for verified blocks and requests, within one budget
 //
-// Lock order, outer first: file->content, then one of table->lock, buffers' lock, digest's
-// lock, pins' lock; file->mode_lock alone.
-// None but file->content is held over a system call that may hang. Nothing is held over
-// fuse_reply_*.
+// Lock order, outer first: file->append_lock, file->content, then one of table->lock, buffers'
+// lock, digest's lock, pins' lock; file->mode_lock alone. None but file->content is held over a
+// system call that may hang. Nothing is held over fuse_reply_*.
 #ifndef KVSEAL_FUSE_FS_H
 #define KVSEAL_FUSE_FS_H
 
@@ -31,6 +30,7 @@
 struct kvs_buffers;
 struct kvs_file;
 struct kvs_passthrough;
+struct kvs_pins;
 struct kvs_table;
 
 struct kvs_fs {
@@ -41,6 +41,7 @@ struct kvs_fs {
     struct kvs_file *files; /* all that are open or owe a seal; protected by the table's lock */
     struct kvs_buffers *buffers;
     struct kvs_passthrough *passthrough;
+    struct kvs_pins *pins;
     struct fuse_session *session;
 };
 

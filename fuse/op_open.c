@@ -82,6 +82,7 @@ static void release(struct kvs_fs *fs, struct kvs_handle *handle)
         kvs_seal_at_release(fs, handle);
         file = kvs_file_find(fs, handle->file->node);
     }
+    kvs_serve_close(fs, handle);
     kvs_handle_destroy(fs, handle);
     if (file != NULL) {
         kvs_seal_unseen(fs, file, true);

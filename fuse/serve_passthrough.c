@@ -36,7 +36,6 @@ struct fuse_backing_map {
 #endif
 
 struct kvs_passthrough {
-    struct kvs_pins *pins;
     atomic_bool is_on;
     atomic_bool is_announced;
 };
@@ -79,7 +78,7 @@ int kvs_passthrough_create(struct kvs_fs *fs)
     /* Some blocks at a time; and none that could not be read back after a writer joined. */
     uint64_t budget = fs->options.pinned_memory;
     uint64_t most = KVS_MIN(budget / 4, fs->options.max_reread);
-    int error = kvs_pins_create(budget, most, &passthrough->pins);
+    int error = kvs_pins_create(budget, most, &fs->pins);
     if (error != 0) {
         free(passthrough);
         return error;
@@ -104,7 +103,7 @@ void kvs_passthrough_negotiate(struct kvs_fs *fs, struct fuse_conn_info *conn)
 
 void kvs_passthrough_destroy(struct kvs_fs *fs)
 {
-    kvs_pins_destroy(fs->passthrough->pins);
+    kvs_pins_destroy(fs->pins);
     free(fs->passthrough);
     fs->passthrough = NULL;
 }
@@ -134,7 +133,7 @@ bool kvs_passthrough_pin(struct kvs_fs *fs, struct kvs_handle *handle)
     if (!atomic_load(&passthrough->is_on) || handle->can_write || handle->is_direct ||
         !is_possible(handle->file) || !is_clean(handle->file))
         return false;
-    handle->pin = kvs_pins_get(passthrough->pins, handle->fd, &is_known);
+    handle->pin = kvs_pins_get(fs->pins, handle->fd, &is_known);
     if (handle->pin == NULL)
         return false;
     if (!is_known) {
@@ -230,7 +229,7 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
     handle->is_parallel = false;
     if (handle->pin == NULL && handle->can_read && !handle->can_write && handle->is_verified) {
         bool is_known = false; /* its mappings need locked pages too, as long as it lives */
-        handle->pin = kvs_pins_get(fs->passthrough->pins, handle->fd, &is_known);
+        handle->pin = kvs_pins_get(fs->pins, handle->fd, &is_known);
     }
     fi->direct_io = handle->pin == NULL || handle->is_direct;
     if (handle->pin != NULL)
@@ -242,11 +241,6 @@ void kvs_passthrough_release(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     leave_mode(fs, handle);
     if (handle->pin != NULL)
-        kvs_pins_put(fs->passthrough->pins, handle->pin);
+        kvs_pins_put(fs->pins, handle->pin);
     handle->pin = NULL;
-}
-
-void kvs_passthrough_forget(struct kvs_fs *fs, struct kvs_node *node)
-{
-    kvs_pins_forget(fs->passthrough->pins, node->dev, node->ino);
 }

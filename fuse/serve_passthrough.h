@@ -40,7 +40,4 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
 /* The handle is released, or was never opened. */
 void kvs_passthrough_release(struct kvs_fs *fs, struct kvs_handle *handle);
 
-/* The node has no name any more: its pages need not wait for another load. */
-void kvs_passthrough_forget(struct kvs_fs *fs, struct kvs_node *node);
-
 #endif
