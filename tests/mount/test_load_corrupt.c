@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define SIZE            ((size_t)300000)
@@ -329,6 +330,42 @@ static void check_quarantine(struct kvt_env *env)
     assert_int_equal(kvt_load(env, "a", SIZE, 2, 0), 0);
 }
 
+/* Two processes at once: one loads the corrupt block, the other stores it anew in place. Where its
+ * name was taken away before that, the new bytes have no name; after that, it stays. */
+static void load_beside_a_store_in_place(struct kvt_env *env, unsigned round)
+{
+    const char *path = kvt_mnt(env, "a");
+    int status;
+    pid_t loader = fork();
+    if (loader == 0) {
+        int error = try_open(path, O_RDONLY);
+        _exit(error == 0 || error == -EBADMSG ? 0 : -error);
+    }
+    assert_int_not_equal(loader, -1);
+    usleep(round % 30 * 50); // at many points of the load
+    int error = kvt_write_file(path, O_WRONLY | O_TRUNC, SIZE, 2, 0);
+    assert_true(error == 0 || error == -ENOENT);
+    bool is_stored = error == 0 && !kvt_is_gone(kvt_src(env, "a"));
+    assert_int_equal(waitpid(loader, &status, 0), loader);
+    assert_int_equal(status, 0);
+    if (is_stored)
+        kvt_assert_sealed_block(env, "a", SIZE, 2);
+    else
+        kvt_assert_gone(env, "a");
+}
+
+static void c13_a_block_that_was_stored_anew_in_place_stays(void **state)
+{
+    struct kvt_env *env = *state;
+    for (unsigned round = 0; round < 300; round++) {
+        store_corrupt(env, "a");
+        load_beside_a_store_in_place(env, round);
+        assert_int_equal(kvt_store(env, "a", SIZE, 3, 0), 0); // the refusal is over
+        assert_int_equal(kvt_load(env, "a", SIZE, 3, 0), 0);
+        kvt_assert_sealed_block(env, "a", SIZE, 3);
+    }
+}
+
 static void c13_quarantine_keeps_the_block_and_its_cause(void **state)
 {
     struct kvt_env *env = *state;
@@ -442,6 +479,7 @@ int main(void)
         kvt_test(c13_a_link_that_nobody_looked_up_goes_when_it_is_opened),
         kvt_test(c13_a_renamed_block_is_gone_under_its_new_name),
         kvt_test(c13_a_name_that_was_stored_anew_stays),
+        kvt_test(c13_a_block_that_was_stored_anew_in_place_stays),
         kvt_test(c13_earlier_readers_are_not_disturbed),
         kvt_test(c13_truncation_of_a_corrupt_block_is_refused),
         kvt_test(c13_many_open_it_at_once),

@@ -345,6 +345,26 @@ static void c19_mappings(void **state)
     assert_sealed_there(*state, "file");
 }
 
+static void see_truncation_at_open(void)
+{
+    static const int flags[] = {O_RDONLY | O_TRUNC, O_WRONLY | O_TRUNC, O_RDWR | O_TRUNC,
+                                O_RDONLY | O_TRUNC | O_DIRECT};
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        kvt_holds(close(make_block("file", 60000)) == 0);
+        int fd = open("file", flags[i]);
+        kvt_try(fd >= 0);
+        kvt_note_fstat(fd);
+        kvt_note_content("file");
+        kvt_try(close(fd));
+    }
+}
+
+static void c19_truncation_at_open(void **state)
+{
+    kvt_same_as_below(*state, see_truncation_at_open);
+    assert_sealed_there(*state, "file");
+}
+
 static void see_mapping_and_direct_writes(void)
 {
     int fd = make_block("file", 64 * KIB);
@@ -379,6 +399,7 @@ int main(void)
         kvt_test(c19_reads_and_writes),
         kvt_test(c19_file_size_limit),
         kvt_test(c19_truncation),
+        kvt_test(c19_truncation_at_open),
         kvt_test(c19_holes_and_allocation),
         kvt_test(c19_copies_inside_the_kernel),
         kvt_test(c19_mappings),

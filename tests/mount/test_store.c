@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storing: close() and every publish seal (C1, C2) or fail (C3), and what leaves a record alone
-// (C7-C9).
+// Storing: close() and every publish seal (C1, C2), and what leaves a record alone (C7-C9).
 #include "tests/mount/fixture.h"
 
 #include <sys/mman.h>
@@ -214,104 +213,6 @@ static void c02_mapped_pages_that_arrive_after_the_publish_are_sealed(void **sta
     kvt_wait_for(kvt_sum_of(kvt_src(env, "a")) == sum && is_sealed(kvt_src(env, "a")));
     assert_int_equal(kvt_load(env, "a", size, 7, 0), 0);
     free(block);
-}
-
-/* ---- C3 ---- */
-
-#define TOO_LARGE (8 * MIB)
-
-/* Takes all space of the source away. */
-static void fill_disk(struct kvt_env *env)
-{
-    int fd = kvt_open(kvt_src(env, "filler"), O_CREAT | O_WRONLY);
-    off_t end = 0;
-    for (off_t step = 64 << 20; step >= 64 << 10; step /= 2) {
-        while (fallocate(fd, 0, end, step) == 0)
-            end += step;
-        assert_int_equal(errno, ENOSPC);
-    }
-    assert_int_equal(fsync(fd), 0);
-    close(fd);
-}
-
-/* A new file to which a write has failed for lack of space, which there is again. */
-static int open_after_failed_write(struct kvt_env *env)
-{
-    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
-    kvt_put(fd, 4096, 1, 0);
-    fill_disk(env);
-    unsigned char *block = kvt_block(TOO_LARGE, 1);
-    assert_int_equal(kvt_write(fd, block, TOO_LARGE, 0, MIB), -ENOSPC);
-    free(block);
-    assert_int_equal(unlink(kvt_src(env, "filler")), 0);
-    return fd;
-}
-
-static void assert_never_published(struct kvt_env *env, int fd)
-{
-    assert_int_equal(kvt_close(dup(fd)), -ENOSPC);
-    kvt_assert_errno(ENOSPC, rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")));
-    kvt_assert_errno(ENOSPC, link(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")));
-    assert_true(kvt_is_gone(kvt_src(env, "a")));
-    kvt_assert_unsealed(kvt_src(env, "tmp"));
-}
-
-static void c03_a_full_disk_fails_close_and_publish(void **state)
-{
-    struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
-    fill_disk(env);
-    unsigned char *block = kvt_block(TOO_LARGE, 1);
-    assert_int_equal(kvt_write(fd, block, TOO_LARGE, 0, 0), -ENOSPC);
-    free(block);
-    assert_never_published(env, fd);
-    assert_int_equal(kvt_close(fd), -ENOSPC);
-    kvt_assert_errno(ENOSPC, rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")));
-    assert_int_equal(unlink(kvt_mnt(env, "tmp")), 0);
-    assert_int_equal(unlink(kvt_src(env, "filler")), 0);
-    assert_int_equal(kvt_store(env, "a", TOO_LARGE, 2, 0), 0);
-    kvt_assert_sealed_block(env, "a", TOO_LARGE, 2);
-}
-
-static void c03_a_failed_write_is_forgotten_after_a_full_rewrite_only(void **state)
-{
-    struct kvt_env *env = *state;
-    int fd = open_after_failed_write(env);
-    assert_never_published(env, fd);
-    kvt_put(fd, 1000, 2, 0); // a part does not heal it
-    assert_never_published(env, fd);
-    kvt_put(fd, TOO_LARGE, 3, 0);
-    assert_int_equal(kvt_close(fd), 0);
-    assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    kvt_assert_sealed_block(env, "a", TOO_LARGE, 3);
-}
-
-static void c03_a_failed_write_is_forgotten_after_truncation_to_zero(void **state)
-{
-    struct kvt_env *env = *state;
-    int fd = open_after_failed_write(env);
-    assert_int_equal(ftruncate(fd, 100), 0);
-    assert_never_published(env, fd);
-    assert_int_equal(ftruncate(fd, 0), 0);
-    kvt_put(fd, 65537, 2, 0);
-    assert_int_equal(kvt_close(fd), 0);
-    assert_int_equal(rename(kvt_mnt(env, "tmp"), kvt_mnt(env, "a")), 0);
-    kvt_assert_sealed_block(env, "a", 65537, 2);
-}
-
-/* Who gets EOPNOTSUPP from fallocate() goes on with ftruncate(). Nothing has failed. */
-static void c03_what_was_refused_is_no_failed_write(void **state)
-{
-    struct kvt_env *env = *state;
-    int fd = kvt_open(kvt_mnt(env, "tmp"), KVT_CREATE);
-    kvt_put(fd, 65537, 1, 0);
-    if (env->kind == KVT_TMPFS)
-        kvt_assert_errno(EOPNOTSUPP, fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, 4096));
-    if (env->kind == KVT_EXT4)
-        kvt_assert_errno(EFBIG, pwrite(fd, "x", 1, (off_t)1 << 60));
-    kvt_assert_errno(EBADF, read(fd, &(char){0}, 1));
-    assert_int_equal(kvt_close(fd), 0);
-    kvt_assert_sealed_block(env, "tmp", 65537, 1);
 }
 
 /* ---- C7 ---- */
@@ -560,10 +461,6 @@ int main(void)
         kvt_test(c02_rename_exchange_seals_both),
         kvt_test(c02_a_change_after_the_publish_is_sealed_again),
         kvt_test(c02_mapped_pages_that_arrive_after_the_publish_are_sealed),
-        kvt_test(c03_a_full_disk_fails_close_and_publish),
-        kvt_test(c03_a_failed_write_is_forgotten_after_a_full_rewrite_only),
-        kvt_test(c03_a_failed_write_is_forgotten_after_truncation_to_zero),
-        kvt_test(c03_what_was_refused_is_no_failed_write),
         kvt_test(c07_an_open_that_writes_nothing_changes_nothing),
         kvt_test(c07_an_unsealed_block_stays_unsealed_when_nothing_is_written),
         kvt_test(c08_the_clients_own_sum_is_kept_when_it_is_right),

@@ -276,6 +276,20 @@ static void c05_a_kill_does_not_launder(void **state)
     kvt_assert_gone(env, "a");
 }
 
+static void c10_what_was_kept_is_not_read_after_a_failed_change(void **state)
+{
+    struct kvt_env *env = *state;
+    kvt_start(env, "on_corrupt=keep");
+    store_corrupt(env, SIZE, 40050);
+    int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    kvt_put(fd, 100, 2, 0);
+    assert_int_equal(kvt_close(fd), -EBADMSG);
+    kvt_wait_for((fd = open(kvt_mnt(env, "a"), O_RDONLY)) < 0 || // until RELEASE: being written
+                 close(fd) != 0);
+    assert_int_equal(errno, EBADMSG);
+    kvt_assert_errno(EBADMSG, open(kvt_mnt(env, "a"), O_RDWR));
+}
+
 /* ---- C6: max_reread ---- */
 
 static void c06_a_slot_file_above_max_reread_goes_unsealed_without_errors(void **state)
@@ -348,6 +362,7 @@ int main(void)
         kvt_test(c05_truncation_to_another_size_fails_like_a_read),
         kvt_test(c05_truncation_to_zero_heals_a_corrupt_block),
         kvt_test(c05_a_kill_does_not_launder),
+        kvt_test(c10_what_was_kept_is_not_read_after_a_failed_change),
         kvt_test(c06_a_slot_file_above_max_reread_goes_unsealed_without_errors),
         kvt_test(c06_a_corrupt_slot_file_above_max_reread_is_not_looked_at),
         kvt_test(c06_a_file_above_max_reread_that_arrives_in_full_is_sealed),
