@@ -51,6 +51,11 @@ static int verify_base(struct kvs_fs *fs, struct kvs_file *file, int fd,
     return 0;
 }
 
+uint64_t kvs_change_max_reread(const struct kvs_fs *fs)
+{
+    return fs->options.checksums == KVS_CHECKSUMS_OFF ? 0 : fs->options.max_reread;
+}
+
 static int open_for_verification(struct kvs_fs *fs, struct kvs_file *file)
 {
     return kvs_node_open(fs, file->node, O_RDONLY | O_NOATIME);
@@ -60,7 +65,7 @@ static int open_for_verification(struct kvs_fs *fs, struct kvs_file *file)
  * `content` is held exclusively. */
 static int prepare(struct kvs_fs *fs, struct kvs_file *file)
 {
-    uint64_t max_reread = fs->options.max_reread;
+    uint64_t max_reread = kvs_change_max_reread(fs);
     struct stat st;
     kvs_cleanup_fd int fd = open_for_verification(fs, file);
 
@@ -198,13 +203,13 @@ static int truncate_to_nothing(struct kvs_fs *fs, struct kvs_file *file, int fd)
 {
     bool was_tainted = file->block.state == KVS_BLOCK_TAINTED;
 
-    if (kvs_block_need_before_change(&file->block, true, 0, fs->options.max_reread) ==
+    if (kvs_block_need_before_change(&file->block, true, 0, kvs_change_max_reread(fs)) ==
         KVS_NEED_REMOVE_RECORD) {
         int error = kvs_record_remove(fd);
         if (error != 0)
             return error;
     }
-    kvs_block_change_begins(&file->block, true, 0, fs->options.max_reread);
+    kvs_block_change_begins(&file->block, true, 0, kvs_change_max_reread(fs));
     atomic_fetch_add(&file->generation, 1);
     if (ftruncate(fd, 0) < 0) {
         int error = -errno;
@@ -226,7 +231,7 @@ static int truncate_to_size(struct kvs_fs *fs, struct kvs_file *file, int fd, ui
         return error;
     if (file->block.state == KVS_BLOCK_TAINTED && file->block.taint == KVS_TAINT_CORRUPT_BASE)
         return -EBADMSG;
-    kvs_block_change_begins(&file->block, false, old_size, fs->options.max_reread);
+    kvs_block_change_begins(&file->block, false, old_size, kvs_change_max_reread(fs));
     atomic_fetch_add(&file->generation, 1);
     if (ftruncate(fd, (off_t)size) < 0) {
         kvs_digest_forget_sums(&file->digest);

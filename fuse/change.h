@@ -26,6 +26,9 @@ void kvs_change_done(struct kvs_change *change, uint64_t len_done, uint32_t crc)
 /* Whatever was made of it, nobody saw the bytes: they are read back when the block is sealed. */
 void kvs_change_unseen(struct kvs_change *change);
 
+/* Bytes back to read at most: max_reread; none without checksums. */
+uint64_t kvs_change_max_reread(const struct kvs_fs *fs);
+
 /* A write failed with `error` (-errno): the block is tainted (C3), unless the call was refused
  * before it could touch anything (EINVAL, EFBIG, EBADF, EPERM, EOPNOTSUPP). */
 void kvs_change_failed(struct kvs_change *change, int error);

@@ -88,7 +88,8 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
 
     if (error != 0)
         return error;
-    uint32_t crc = kvs_crc32c(0, data, size);
+    bool is_summed = fs->options.checksums == KVS_CHECKSUMS_ON;
+    uint32_t crc = is_summed ? kvs_crc32c(0, data, size) : 0;
     ssize_t written = 0;
     if (is_writeback)
         written = write_whole(fs, handle, data, size, offset);
@@ -98,6 +99,8 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
         written = write_below(fs, handle, data, size, offset);
     if (written < 0)
         kvs_change_failed(&change, (int)written);
+    else if (!is_summed)
+        kvs_change_unseen(&change);
     else
         kvs_change_done(&change, (uint64_t)written,
                         (size_t)written == size ? crc : kvs_crc32c(0, data, (size_t)written));

@@ -25,6 +25,11 @@ enum kvs_passthrough_use {
     KVS_PASSTHROUGH_OFF,
 };
 
+enum kvs_checksums {
+    KVS_CHECKSUMS_ON,
+    KVS_CHECKSUMS_OFF, /* to measure what they cost: nothing is sealed or verified */
+};
+
 struct kvs_options {
     char *source;     /* as given */
     char *mountpoint; /* as given */
@@ -39,6 +44,7 @@ struct kvs_options {
     enum kvs_unsealed unsealed;           /* default KVS_UNSEALED_ALLOW */
     uint64_t max_reread;                  /* bytes, default 1 GiB (C6) */
     uint64_t buffer_memory;               /* bytes, default 1 GiB, at least 32 MiB */
+    enum kvs_checksums checksums;         /* default KVS_CHECKSUMS_ON */
     enum kvs_passthrough_use passthrough; /* default KVS_PASSTHROUGH_AUTO */
     uint64_t pinned_memory;               /* bytes, default 256 MiB, at least 1 MiB */
     double attr_timeout;                  /* seconds, default 1 */

@@ -141,11 +141,12 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
     uint64_t unknown = unknown_len(file, size);
     enum kvs_seal_step step = kvs_block_seal_begins(
         &file->block, kvs_digest_is_written(&file->digest, size), unknown == 0, unknown,
-        fs->options.max_reread, &is_untracked);
+        kvs_change_max_reread(fs), &is_untracked);
     if (is_untracked) {
         kvs_stats_add(KVS_STAT_untracked, 1);
-        log_block(fs, file, KVS_LOG_UNTRACKED,
-                  "changed in place and larger than max_reread: unsealed");
+        if (fs->options.checksums == KVS_CHECKSUMS_ON)
+            log_block(fs, file, KVS_LOG_UNTRACKED,
+                      "changed in place and larger than max_reread: unsealed");
     }
     int error = 0;
     if (is_untracked && file->block.may_have_record && !file->block.has_client_sum)
@@ -233,7 +234,7 @@ static bool is_open_for_writing(int fd)
 /* The kernel closes its own descriptor a little after it sent RELEASE. */
 static void wait_for_writers(int fd)
 {
-    const struct timespec moment = {.tv_nsec = UNSEEN_POLL_MS * 1000000};
+    const struct timespec moment = {.tv_nsec = UNSEEN_POLL_MS * 1000000L};
 
     for (int ms = 0; ms < UNSEEN_PATIENCE_MS && is_open_for_writing(fd); ms += UNSEEN_POLL_MS)
         nanosleep(&moment, NULL);

@@ -345,6 +345,27 @@ static void c06_a_file_within_max_reread_is_sealed_after_a_change(void **state)
     kvt_assert_sealed(kvt_src(env, "a"));
 }
 
+/* ---- checksums=off, to measure with ---- */
+
+static void c04_without_checksums_no_record_is_left(void **state)
+{
+    struct kvt_env *env = *state;
+    kvt_start(env, NULL);
+    assert_int_equal(kvt_store(env, "a", MIB, 1, 0), 0);
+    assert_int_equal(kvt_store(env, "b", MIB, 2, 0), 0);
+    kvt_stop(env);
+    kvt_start(env, "checksums=off");
+    int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    assert_int_equal(pwrite(fd, "changed", 7, 100), 7);
+    assert_int_equal(kvt_record_of(kvt_src(env, "a")).kind, KVS_RECORD_NONE);
+    assert_int_equal(kvt_close(fd), 0);
+    kvt_assert_unsealed(kvt_src(env, "a"));
+    kvt_assert_sealed(kvt_src(env, "b")); // what is not touched keeps its own
+    assert_int_equal(kvt_store(env, "c", MIB, 3, 0), 0);
+    kvt_assert_unsealed(kvt_src(env, "c"));
+    assert_int_equal(kvt_load(env, "c", MIB, 3, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +388,7 @@ int main(void)
         kvt_test(c06_a_corrupt_slot_file_above_max_reread_is_not_looked_at),
         kvt_test(c06_a_file_above_max_reread_that_arrives_in_full_is_sealed),
         kvt_test(c06_a_file_within_max_reread_is_sealed_after_a_change),
+        kvt_test(c04_without_checksums_no_record_is_left),
     };
     return kvt_main("store_in_place", tests, sizeof(tests) / sizeof(tests[0]), KVT_DISKS);
 }

@@ -93,7 +93,7 @@ static void c21_every_setting_is_taken(void **state)
     assert_int_equal(PARSE(&options, "-o", "on_corrupt=quarantine,corrupt_errno=ENOENT", "/s", "-f",
                            "-ounsealed=deny,max_reread=0,buffer_memory=32M,threads=4", "/m", "-o",
                            "attr_timeout=0.5,entry_timeout=0,negative_timeout=86400,ro", "-o",
-                           "passthrough=off,pinned_memory=1M"),
+                           "passthrough=off,pinned_memory=1M,checksums=off"),
                      0);
     assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_QUARANTINE);
     assert_int_equal(options.corrupt_errno, ENOENT);
@@ -102,6 +102,7 @@ static void c21_every_setting_is_taken(void **state)
     assert_int_equal(options.buffer_memory, 32 << 20);
     assert_int_equal(options.threads, 4);
     assert_int_equal(options.passthrough, KVS_PASSTHROUGH_OFF);
+    assert_int_equal(options.checksums, KVS_CHECKSUMS_OFF);
     assert_int_equal(options.pinned_memory, 1 << 20);
     assert_true(options.attr_timeout == 0.5 && options.entry_timeout == 0);
     assert_true(options.negative_timeout == 86400);
