@@ -108,6 +108,25 @@ static bool join_ranges(struct kvs_digest_range *left, const struct kvs_digest_r
     return true;
 }
 
+/* Whether a later change that cuts one of the two would better find the other by itself. */
+static bool is_worth_joining(const struct kvs_digest_range *left,
+                             const struct kvs_digest_range *right)
+{
+    return left->cuttable || left->offset / KVS_DIGEST_UNIT == (right->end - 1) / KVS_DIGEST_UNIT;
+}
+
+/* Makes room: joins whatever can be joined. */
+static void join_all(struct kvs_digest_list *list)
+{
+    size_t last = 0;
+
+    for (size_t i = 1; i < list->count; i++) {
+        if (!join_ranges(&list->ranges[last], &list->ranges[i]))
+            list->ranges[++last] = list->ranges[i];
+    }
+    list->count = last + 1;
+}
+
 /* Puts the range in the place of what it overlaps, and joins it with its neighbours. */
 static void put_range(struct kvs_digest_list *list, struct kvs_digest_range range)
 {
@@ -116,12 +135,17 @@ static void put_range(struct kvs_digest_list *list, struct kvs_digest_range rang
     if (range.offset >= range.end)
         return;
     cut_ranges(list, range.offset, range.end);
+    if (list->count == KVS_DIGEST_MAX)
+        join_all(list);
     index = find_range(list, range.offset);
-    if (index > 0 && join_ranges(&list->ranges[index - 1], &range))
+    if (index > 0 && is_worth_joining(&list->ranges[index - 1], &range) &&
+        join_ranges(&list->ranges[index - 1], &range))
         index--;
     else if (!add_range(list, index, range))
         return;
-    if (index + 1 < list->count && join_ranges(&list->ranges[index], &list->ranges[index + 1]))
+    if (index + 1 < list->count &&
+        is_worth_joining(&list->ranges[index], &list->ranges[index + 1]) &&
+        join_ranges(&list->ranges[index], &list->ranges[index + 1]))
         remove_ranges(list, index + 1, index + 2);
 }
 

@@ -14,23 +14,24 @@
  *
  *   written   rewritten since the last restart. Bytes for which several writes raced count too:
  *             whichever won, none of the old content is left.
- *   summed    content that is certain, with its sum. Neighbours are joined at once, so a file
- *             written in order, or backwards, is one piece. A sum cannot be cut: a change to a
- *             part forgets the whole piece. Holes are the exception; they are kept as
- *             pieces of their own, and cut.
+ *   summed    content that is certain, with its sum. A sum cannot be cut: a change to a part
+ *             forgets the whole piece. So neighbours are joined at once, but only within one
+ *             KVS_DIGEST_UNIT, until there are too many. Holes are the exception; they are kept
+ *             as pieces of their own, and cut.
  *
  * A write takes three steps: kvs_digest_begin, the write itself, kvs_digest_end. In between its
  * range has no sum. Two writes in flight that overlap are torn: nobody knows who won, neither
  * leaves a sum.
  *
  * Knowledge may be lost, never made up. No call fails: when memory runs out, or when there are more
- * than KVS_DIGEST_MAX ranges in a list, the list is emptied. Lost sums are read back from the file;
- * lost `written` ranges mean that only another full rewrite counts.
+ * than KVS_DIGEST_MAX ranges in a list that do not join, the list is emptied. Lost sums are read
+ * back from the file; lost `written` ranges mean that only another full rewrite counts.
  *
  * Every function locks the digest; callers need no lock, and hold none for it.
  */
 
-#define KVS_DIGEST_MAX 4096 /* ranges a list */
+#define KVS_DIGEST_MAX  4096 /* ranges a list */
+#define KVS_DIGEST_UNIT ((uint64_t)1 << 20)
 
 struct kvs_digest_range {
     uint64_t offset;

@@ -498,6 +498,45 @@ static void c06_gaps_are_found_in_turn(void **state)
     assert_int_equal(d->summed.count, 1);
 }
 
+static void write_zeros(struct kvs_digest *d, uint64_t offset, uint64_t len)
+{
+    struct kvs_digest_write w;
+
+    kvs_digest_begin(d, offset, len, &w);
+    kvs_digest_end(d, &w, len, kvs_crc32c_zeros(len), true);
+}
+
+/* The neighbours of what is cut were joined with it once, and had to be read back. */
+static void c06_a_change_forgets_only_the_piece_that_it_cuts(void **state)
+{
+    struct kvs_digest *d = *state;
+    const uint64_t unit = KVS_DIGEST_UNIT;
+    uint32_t crc = 0;
+
+    write_zeros(d, unit, 4096);
+    write_zeros(d, 0, unit);
+    write_zeros(d, unit, unit);
+    assert_true(kvs_digest_sum(d, 2 * unit, &crc));
+    assert_int_equal(crc, kvs_crc32c_zeros(2 * unit));
+    write_zeros(d, unit + 5, 10);
+    assert_gap(d, 0, 2 * unit, unit, 5);
+    assert_gap(d, unit + 5, 2 * unit, unit + 15, unit - 15);
+}
+
+/* A file of more units than there may be pieces. */
+static void c06_a_large_file_in_order_is_known(void **state)
+{
+    struct kvs_digest *d = *state;
+    const uint64_t units = 3 * KVS_DIGEST_MAX;
+    uint32_t crc = 0;
+
+    for (uint64_t i = 0; i < units; i++)
+        write_zeros(d, i * KVS_DIGEST_UNIT, KVS_DIGEST_UNIT);
+    assert_true(d->summed.count <= KVS_DIGEST_MAX);
+    assert_true(kvs_digest_sum(d, units * KVS_DIGEST_UNIT, &crc));
+    assert_int_equal(crc, kvs_crc32c_zeros(units * KVS_DIGEST_UNIT));
+}
+
 /* One byte in two: no two ranges join. */
 static void c06_memory_is_bounded(void **state)
 {
@@ -560,6 +599,8 @@ int main(void)
         digest_test(c06_random_order_with_holes),
         digest_test(c06_growth_claims_nothing_that_was_written),
         digest_test(c06_gaps_are_found_in_turn),
+        digest_test(c06_a_change_forgets_only_the_piece_that_it_cuts),
+        digest_test(c06_a_large_file_in_order_is_known),
         digest_test(c06_memory_is_bounded),
         digest_test(c06_memory_is_bounded_in_a_hole),
     };
