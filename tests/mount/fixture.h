@@ -48,8 +48,8 @@
  * KVSEAL_TEST_OPTIONS=threads=8,... are mount options for every daemon.
  */
 
-#define KVT_TIME_LIMIT   240
-#define KVT_PATIENCE_SEC 20 /* the longest wait for any one condition */
+#define KVT_TIME_LIMIT   540
+#define KVT_PATIENCE_SEC 40 /* the longest wait for any one condition */
 
 enum kvt_source_kind {
     KVT_TMPFS = 1,
