@@ -70,11 +70,11 @@ static void show_speed(const char *mount, unsigned flags)
 {
     double store = 0, load = 0;
 
-    printf("  %-8s %6s %12s %12s\n", "block", "count", "store", "load and compare");
+    printf("  %-8s %6s %12s %14s\n", "block", "count", "make, store", "load, compare");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         double gigabytes = (double)sizes[i].bytes * sizes[i].count / 1e9;
         store_and_load(mount, &sizes[i], flags, &store, &load);
-        printf("  %-8s %6u %7.2f GB/s %7.2f GB/s\n", sizes[i].name, sizes[i].count,
+        printf("  %-8s %6u %7.2f GB/s %9.2f GB/s\n", sizes[i].name, sizes[i].count,
                gigabytes / store, gigabytes / load);
     }
 }
