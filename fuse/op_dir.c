@@ -19,12 +19,40 @@
 
 /* fi->fh of a directory. What was read and did not fit into a reply waits for the next one. */
 struct open_dir {
+    struct open_dir *previous, *next; /* in open_dirs */
     int fd;
     pthread_mutex_t lock; /* the rest, over getdents too: it holds up this handle's users alone */
     off_t next_offset;    /* of the entry at `start` */
     size_t start, end;    /* what is left in `entries` */
     _Alignas(struct dirent64) char entries[ENTRIES_SIZE];
 };
+
+/* All of them: the kernel keeps the only other pointer, and may end without a RELEASEDIR. */
+static struct open_dir *open_dirs;
+static pthread_mutex_t open_dirs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void enlist(struct open_dir *dir)
+{
+    pthread_mutex_lock(&open_dirs_lock);
+    dir->previous = NULL;
+    dir->next = open_dirs;
+    if (open_dirs)
+        open_dirs->previous = dir;
+    open_dirs = dir;
+    pthread_mutex_unlock(&open_dirs_lock);
+}
+
+static void delist(struct open_dir *dir)
+{
+    pthread_mutex_lock(&open_dirs_lock);
+    if (dir->next)
+        dir->next->previous = dir->previous;
+    if (dir->previous)
+        dir->previous->next = dir->next;
+    else
+        open_dirs = dir->next;
+    pthread_mutex_unlock(&open_dirs_lock);
+}
 
 static struct open_dir *dir_of(const struct fuse_file_info *fi)
 {
@@ -38,6 +66,7 @@ int kvs_dir_fd(const struct fuse_file_info *fi)
 
 static void close_dir(struct open_dir *dir)
 {
+    delist(dir);
     close(dir->fd);
     pthread_mutex_destroy(&dir->lock);
     free(dir);
@@ -61,6 +90,7 @@ void kvs_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     pthread_mutex_init(&dir->lock, NULL);
     dir->next_offset = 0;
     dir->start = dir->end = 0;
+    enlist(dir);
     fi->fh = (uintptr_t)dir;
     if (fuse_reply_open(req, fi)) /* interrupted: no RELEASEDIR will come */
         close_dir(dir);
