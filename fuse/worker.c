@@ -221,7 +221,7 @@ static bool goes_on_after(struct pool *pool, int error)
 {
     if (error == -EINTR || error == -EAGAIN || error == -ENOENT) /* ENOENT: request interrupted */
         return true;
-    if (error != -ENODEV) { /* ENODEV: unmounted */
+    if (error != -ENODEV && error != -ECONNABORTED) { /* those: unmounted, be it this moment */
         atomic_store(&pool->error, error);
         kvs_log(KVS_LOG_ALWAYS, LOG_ERR, "reading requests from the kernel: %s", strerror(-error));
     }
