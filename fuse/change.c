@@ -56,18 +56,13 @@ uint64_t kvs_change_max_reread(const struct kvs_fs *fs)
     return fs->options.checksums == KVS_CHECKSUMS_OFF ? 0 : fs->options.max_reread;
 }
 
-static int open_for_verification(struct kvs_fs *fs, struct kvs_file *file)
-{
-    return kvs_node_open(fs, file->node, O_RDONLY | O_NOATIME);
-}
-
 /* Makes the block ready for a change that keeps some of its content: verified, its record gone.
  * `content` is held exclusively. */
 static int prepare(struct kvs_fs *fs, struct kvs_file *file)
 {
     uint64_t max_reread = kvs_change_max_reread(fs);
     struct stat st;
-    kvs_cleanup_fd int fd = open_for_verification(fs, file);
+    kvs_cleanup_fd int fd = kvs_file_open_to_read(fs, file);
 
     if (fd < 0)
         return fd;

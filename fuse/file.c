@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/util.h"
+#include "fuse/names.h"
 #include "fuse/pinned.h"
 #include "fuse/reach.h"
 
@@ -223,4 +224,19 @@ int kvs_handle_plain_fd(struct kvs_fs *fs, struct kvs_handle *handle)
         return fd;
     close(fd);
     return known;
+}
+
+void kvs_file_log(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind, int priority,
+                  const char *what)
+{
+    kvs_cleanup_free char *path = kvs_names_path(fs, file->node);
+    char escaped[1024];
+
+    kvs_log(kind, priority, "%s: %s",
+            kvs_log_escape(path != NULL ? path : "?", escaped, sizeof(escaped)), what);
+}
+
+int kvs_file_open_to_read(struct kvs_fs *fs, struct kvs_file *file)
+{
+    return kvs_node_open(fs, file->node, O_RDONLY | O_NOATIME);
 }

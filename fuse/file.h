@@ -14,6 +14,7 @@
 
 #include "core/block.h"
 #include "core/digest.h"
+#include "core/log.h"
 #include "fuse/buffers.h"
 #include "fuse/inode.h"
 #include "fuse/join.h"
@@ -103,6 +104,14 @@ void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle);
 /* A descriptor without O_DIRECT on the handle's file, for unaligned I/O (C20). Stays the handle's.
  */
 int kvs_handle_plain_fd(struct kvs_fs *fs, struct kvs_handle *handle);
+
+/* One log line about the file: "PATH: what". */
+void kvs_file_log(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind, int priority,
+                  const char *what);
+
+/* A descriptor that reads the file and moves no access time. >= 0, or -errno as of kvs_node_open.
+ */
+int kvs_file_open_to_read(struct kvs_fs *fs, struct kvs_file *file);
 
 /* The last known name of the node is gone: when no name at all is left, whatever seal is owed will
  * never be published, and is forgotten. May open and stat the file. */

@@ -27,21 +27,6 @@
 #define UNSEEN_PATIENCE_MS 1000
 #define UNSEEN_POLL_MS     5
 
-static void log_block(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind,
-                      const char *what)
-{
-    kvs_cleanup_free char *path = kvs_names_path(fs, file->node);
-    char escaped[1024];
-
-    kvs_log(kind, LOG_WARNING, "%s: %s",
-            kvs_log_escape(path != NULL ? path : "?", escaped, sizeof(escaped)), what);
-}
-
-static int open_to_read(struct kvs_fs *fs, struct kvs_file *file)
-{
-    return kvs_node_open(fs, file->node, O_RDONLY | O_NOATIME);
-}
-
 static uint64_t unknown_len(struct kvs_file *file, uint64_t size)
 {
     uint64_t total = 0, offset = 0, len = 0;
@@ -62,7 +47,7 @@ static int read_gaps(struct kvs_fs *fs, struct kvs_file *file, uint64_t size)
         uint64_t changes = kvs_digest_changes(&file->digest);
         uint32_t crc = 0;
         if (fd < 0)
-            fd = open_to_read(fs, file);
+            fd = kvs_file_open_to_read(fs, file);
         if (fd < 0)
             return fd;
         int error = kvs_sum_agreed(fd, offset, len, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
@@ -102,8 +87,8 @@ static int seal_content(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64
     if (!kvs_block_summed(&file->block, crc)) {
         kvs_digest_restart(&file->digest);
         kvs_stats_add(KVS_STAT_client_sums_refused, 1);
-        log_block(
-            fs, file, KVS_LOG_CLIENT_SUM,
+        kvs_file_log(
+            fs, file, KVS_LOG_CLIENT_SUM, LOG_WARNING,
             "the client's own CRC32C is not that of the file: bytes changed on their way; the "
             "file is kept but not published");
         return -file->block.error;
@@ -128,7 +113,7 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
     if (file->block.state == KVS_BLOCK_CLEAN)
         return 0;
     if (fd < 0) {
-        own_fd = open_to_read(fs, file);
+        own_fd = kvs_file_open_to_read(fs, file);
         fd = own_fd;
     }
     if (fd < 0)
@@ -145,8 +130,8 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
     if (is_untracked) {
         kvs_stats_add(KVS_STAT_untracked, 1);
         if (fs->options.checksums == KVS_CHECKSUMS_ON)
-            log_block(fs, file, KVS_LOG_UNTRACKED,
-                      "changed in place and larger than max_reread: unsealed");
+            kvs_file_log(fs, file, KVS_LOG_UNTRACKED, LOG_WARNING,
+                         "changed in place and larger than max_reread: unsealed");
     }
     int error = 0;
     if (is_untracked && file->block.may_have_record && !file->block.has_client_sum)
@@ -201,7 +186,7 @@ static void seal_unheard(struct kvs_fs *fs, struct kvs_file *file, int fd)
     if (is_news) {
         char what[128];
         snprintf(what, sizeof(what), "could not be sealed: %s", strerror(-error));
-        log_block(fs, file, KVS_LOG_SEAL_FAILED, what);
+        kvs_file_log(fs, file, KVS_LOG_SEAL_FAILED, LOG_WARNING, what);
     }
 }
 
@@ -244,7 +229,7 @@ void kvs_seal_unseen(struct kvs_fs *fs, struct kvs_file *file, bool be_patient)
 {
     if (!atomic_load(&file->has_unseen_changes) || atomic_load(&file->writers) > 0)
         return;
-    kvs_cleanup_fd int fd = open_to_read(fs, file);
+    kvs_cleanup_fd int fd = kvs_file_open_to_read(fs, file);
     if (fd < 0)
         return;
     if (be_patient)
@@ -353,7 +338,7 @@ static int with_content(struct kvs_fs *fs, struct kvs_node *node, const void *va
         return error;
     pthread_rwlock_wrlock(&file->content);
     {
-        kvs_cleanup_fd int fd = open_to_read(fs, file);
+        kvs_cleanup_fd int fd = kvs_file_open_to_read(fs, file);
         if (fd < 0)
             error = fd;
         else if (value != NULL)

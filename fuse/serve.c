@@ -18,16 +18,6 @@
 #include "fuse/serve_passthrough.h"
 #include "fuse/worker.h"
 
-static void log_block(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind kind,
-                      int priority, const char *what)
-{
-    kvs_cleanup_free char *path = kvs_names_path(fs, file->node);
-    char escaped[1024];
-
-    kvs_log(kind, priority, "%s: %s",
-            kvs_log_escape(path != NULL ? path : "?", escaped, sizeof(escaped)), what);
-}
-
 /* From here on reads move the access time as the file system's own policy says (C17). */
 static void let_atime_move(struct kvs_handle *handle)
 {
@@ -85,8 +75,8 @@ static void keep_verified(struct kvs_fs *fs, struct kvs_handle *handle,
     kvs_stats_add(KVS_STAT_verified_bytes, found->size);
     if (found->is_transient) {
         kvs_stats_add(KVS_STAT_transient, 1);
-        log_block(fs, handle->file, KVS_LOG_TRANSIENT, LOG_WARNING,
-                  "read wrong once, right the second time: served");
+        kvs_file_log(fs, handle->file, KVS_LOG_TRANSIENT, LOG_WARNING,
+                     "read wrong once, right the second time: served");
     }
 }
 
@@ -138,7 +128,7 @@ static int verify(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verif
         char what[128];
         snprintf(what, sizeof(what), "could not be verified: %s; the file is kept",
                  strerror(-error));
-        log_block(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR, what);
+        kvs_file_log(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR, what);
     } else {
         error = judge(fs, handle, found_ret, &buffer, buffer != NULL && reading.whole_ret, &sums,
                       outcome_ret);
@@ -192,8 +182,8 @@ static int open_once(struct kvs_fs *fs, struct kvs_handle *handle)
     if (error == 0 && outcome == SEAL_AND_LOOK_AGAIN) {
         error = kvs_seal_unsealed(fs, handle->file, handle->fd);
         if (error != 0)
-            log_block(fs, handle->file, KVS_LOG_SEAL_FAILED, LOG_WARNING,
-                      "could not be sealed on its first load: served unsealed");
+            kvs_file_log(fs, handle->file, KVS_LOG_SEAL_FAILED, LOG_WARNING,
+                         "could not be sealed on its first load: served unsealed");
         error = look(fs, handle, &found, &outcome);
     }
     if (error == 0 && outcome == IS_CORRUPT)
@@ -277,8 +267,8 @@ static void reply_unreadable(fuse_req_t req, struct kvs_fs *fs, struct kvs_handl
                              int error)
 {
     kvs_stats_add(KVS_STAT_unstable, 1);
-    log_block(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR,
-              "no longer reads as it did when it was verified: EIO");
+    kvs_file_log(fs, handle->file, KVS_LOG_BACKING_ERROR, LOG_ERR,
+                 "no longer reads as it did when it was verified: EIO");
     kvs_reply_error(req, error);
 }
 
