@@ -3,7 +3,6 @@
 // mount may carry.
 #include "fuse/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stddef.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/parse.h"
 #include "core/util.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
@@ -177,41 +177,6 @@ struct parsing {
     bool allow_other, allow_root;
 };
 
-int kvs_options_parse_size(const char *text, uint64_t *size_ret)
-{
-    static const char units[] = "KMGT";
-    if (!isdigit((unsigned char)text[0]))
-        return -EINVAL;
-    char *end;
-    errno = 0;
-    unsigned long long whole = strtoull(text, &end, 10);
-    if (errno)
-        return -ERANGE;
-    double fraction = 0;
-    bool has_fraction = end[0] == '.';
-    if (has_fraction) {
-        double scale = 0.1;
-        for (end++; isdigit((unsigned char)*end); end++) {
-            fraction += scale * (*end - '0');
-            scale /= 10;
-        }
-    }
-    uint64_t unit = 1;
-    const char *letter = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-    if (letter) {
-        unit <<= 10 * (letter - units + 1);
-        end++;
-    }
-    if (*end || (has_fraction && unit == 1))
-        return -EINVAL;
-    uint64_t size;
-    if (__builtin_mul_overflow((uint64_t)whole, unit, &size) ||
-        __builtin_add_overflow(size, (uint64_t)(fraction * (double)unit), &size))
-        return -ERANGE;
-    *size_ret = size;
-    return 0;
-}
-
 static int parse_seconds(const char *text, double *seconds_ret)
 {
     /* strtod() would also take "nan", "inf", hexadecimal, signs and white space. */
@@ -220,15 +185,6 @@ static int parse_seconds(const char *text, double *seconds_ret)
     char *end;
     *seconds_ret = strtod(text, &end);
     return *end || end == text ? -EINVAL : 0;
-}
-
-static int parse_count(const char *text, uint64_t *count_ret)
-{
-    if (!*text || strspn(text, "0123456789") != strlen(text))
-        return -EINVAL;
-    errno = 0;
-    *count_ret = strtoull(text, NULL, 10);
-    return -errno;
 }
 
 static int set_choice(const struct choice *choices, const char *value, void *field)
@@ -259,10 +215,10 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
         *(double *)field = seconds;
         return 0;
     case KIND_SIZE:
-        error = kvs_options_parse_size(value, &number);
+        error = kvs_parse_size(value, &number);
         break;
     case KIND_COUNT:
-        error = parse_count(value, &number);
+        error = kvs_parse_count(value, &number);
         break;
     }
     if (error || number < setting->least || number > setting->most)

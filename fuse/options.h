@@ -63,7 +63,4 @@ int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret);
 void kvs_options_destroy(struct kvs_options *options);
 void kvs_options_print_help(const char *program);
 
-/* "64M", "1G", "4096", "1.5G" ... (K M G T, powers of 1024) -> bytes. 0 or -EINVAL, -ERANGE. */
-int kvs_options_parse_size(const char *text, uint64_t *size_ret);
-
 #endif

@@ -239,42 +239,6 @@ static void c21_help_and_version_need_no_operands(void **state)
     kvs_options_destroy(&options);
 }
 
-static void sizes(void **state)
-{
-    static const struct {
-        const char *text;
-        int result;
-        uint64_t size;
-    } cases[] = {
-        {"0", 0, 0},
-        {"4096", 0, 4096},
-        {"1k", 0, 1024},
-        {"64M", 0, (uint64_t)64 << 20},
-        {"1.5G", 0, (uint64_t)3 << 29},
-        {"2T", 0, (uint64_t)2 << 40},
-        {"18446744073709551615", 0, UINT64_MAX},
-        {"18446744073709551616", -ERANGE, 0},
-        {"16777216T", -ERANGE, 0},
-        {"", -EINVAL, 0},
-        {"M", -EINVAL, 0},
-        {"-1", -EINVAL, 0},
-        {" 1", -EINVAL, 0},
-        {"1 M", -EINVAL, 0},
-        {"1MB", -EINVAL, 0},
-        {"1.5", -EINVAL, 0},
-        {".5G", -EINVAL, 0},
-        {"0x10", -EINVAL, 0},
-        {"1P", -EINVAL, 0},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        uint64_t size = 0;
-        int result = kvs_options_parse_size(cases[i].text, &size);
-        if (result != cases[i].result || size != cases[i].size)
-            fail_msg("\"%s\": result %d, size %llu", cases[i].text, result,
-                     (unsigned long long)size);
-    }
-}
-
 int main(void)
 {
     kvs_log_init("kvsealfs");
@@ -287,7 +251,6 @@ int main(void)
         cmocka_unit_test(c21_bad_options_are_refused_by_name),
         cmocka_unit_test(c21_bad_command_lines_get_one_line),
         cmocka_unit_test(c21_help_and_version_need_no_operands),
-        cmocka_unit_test(sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
