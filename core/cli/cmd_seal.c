@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvseal seal: gives a record to a file that has none.
-#include "core/cli/cli.h"
+#include "core/cli/files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static enum kvs_cli_status set_record(struct kvs_cli_file *file)
     return KVS_CLI_OK;
 }
 
-enum kvs_cli_status kvs_cmd_seal(struct kvs_cli_file *file)
+static enum kvs_cli_status seal_file(struct kvs_cli_file *file)
 {
     struct kvs_verification verification;
     enum kvs_cli_status status = kvs_cli_judge(file, &verification);
@@ -48,3 +48,16 @@ enum kvs_cli_status kvs_cmd_seal(struct kvs_cli_file *file)
     printf("%s: intact\n", file->name);
     return KVS_CLI_OK;
 }
+
+static int run(int argc, char **argv)
+{
+    return kvs_cli_run_on_files(&kvs_cmd_seal, seal_file, argc, argv);
+}
+
+const struct kvs_cli_command kvs_cmd_seal = {
+    .name = "seal",
+    .operands = "FILE...",
+    .summary = "gives a record to files that have none",
+    .help = "",
+    .run = run,
+};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvseal show: the record, the sum of the content, and the size.
-#include "core/cli/cli.h"
+#include "core/cli/files.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-enum kvs_cli_status kvs_cmd_show(struct kvs_cli_file *file)
+static enum kvs_cli_status show_file(struct kvs_cli_file *file)
 {
     struct kvs_record record = {0};
     struct stat st = {0};
@@ -27,3 +27,16 @@ enum kvs_cli_status kvs_cmd_show(struct kvs_cli_file *file)
            (intmax_t)st.st_size);
     return KVS_CLI_OK;
 }
+
+static int run(int argc, char **argv)
+{
+    return kvs_cli_run_on_files(&kvs_cmd_show, show_file, argc, argv);
+}
+
+const struct kvs_cli_command kvs_cmd_show = {
+    .name = "show",
+    .operands = "FILE...",
+    .summary = "prints record, computed sum and size of files",
+    .help = "",
+    .run = run,
+};

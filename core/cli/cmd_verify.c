@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvseal verify: is the content what its record says?
-#include "core/cli/cli.h"
+#include "core/cli/files.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ enum kvs_cli_status kvs_cli_print_corrupt(const struct kvs_cli_file *file,
     return KVS_CLI_CORRUPT;
 }
 
-enum kvs_cli_status kvs_cmd_verify(struct kvs_cli_file *file)
+static enum kvs_cli_status verify_file(struct kvs_cli_file *file)
 {
     struct kvs_verification verification;
     enum kvs_cli_status status = kvs_cli_judge(file, &verification);
@@ -44,10 +44,23 @@ enum kvs_cli_status kvs_cmd_verify(struct kvs_cli_file *file)
         return kvs_cli_print_corrupt(file, &verification);
     case KVS_UNSEALED:
         printf("%s: unsealed\n", file->name);
-        return KVS_CLI_UNSEALED;
+        return KVS_CLI_OK;
     case KVS_INTACT:
         break;
     }
     printf("%s: %s\n", file->name, verification.is_transient ? "transient" : "intact");
     return KVS_CLI_OK;
 }
+
+static int run(int argc, char **argv)
+{
+    return kvs_cli_run_on_files(&kvs_cmd_verify, verify_file, argc, argv);
+}
+
+const struct kvs_cli_command kvs_cmd_verify = {
+    .name = "verify",
+    .operands = "FILE...",
+    .summary = "compares files with their records",
+    .help = "",
+    .run = run,
+};
