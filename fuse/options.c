@@ -59,6 +59,12 @@ static const struct choice checksums_choices[] = {
     {NULL, 0},
 };
 
+static const struct choice buffers_choices[] = {
+    {"auto", KVS_BUFFERS_AUTO},
+    {"off", KVS_BUFFERS_OFF},
+    {NULL, 0},
+};
+
 static const struct choice passthrough_choices[] = {
     {"auto", KVS_PASSTHROUGH_AUTO},
     {"off", KVS_PASSTHROUGH_OFF},
@@ -94,6 +100,7 @@ static const struct setting {
      .allowed = "a size from 0 to 1024T, as in 512M or 1G"},
     {FIELD(buffer_memory), .kind = KIND_SIZE, .least = 32 * MIB, .most = 64 * TIB,
      .allowed = "a size from 32M to 64T, as in 512M or 4G"},
+    {FIELD(buffers), .kind = KIND_CHOICE, .choices = buffers_choices, .allowed = "auto or off"},
     {FIELD(checksums), .kind = KIND_CHOICE, .choices = checksums_choices, .allowed = "on or off"},
     {FIELD(passthrough), .kind = KIND_CHOICE, .choices = passthrough_choices,
      .allowed = "auto or off"},

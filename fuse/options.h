@@ -25,6 +25,11 @@ enum kvs_passthrough_use {
     KVS_PASSTHROUGH_OFF,
 };
 
+enum kvs_buffers_use {
+    KVS_BUFFERS_AUTO, /* a verified block is kept in memory while it is open, where there is room */
+    KVS_BUFFERS_OFF,  /* never: reads check their pieces again */
+};
+
 enum kvs_checksums {
     KVS_CHECKSUMS_ON,
     KVS_CHECKSUMS_OFF, /* to measure what they cost: nothing is sealed or verified */
@@ -44,6 +49,7 @@ struct kvs_options {
     enum kvs_unsealed unsealed;           /* default KVS_UNSEALED_ALLOW */
     uint64_t max_reread;                  /* bytes, default 1 GiB (C6) */
     uint64_t buffer_memory;               /* bytes, default 1 GiB, at least 32 MiB */
+    enum kvs_buffers_use buffers;         /* default KVS_BUFFERS_AUTO */
     enum kvs_checksums checksums;         /* default KVS_CHECKSUMS_ON */
     enum kvs_passthrough_use passthrough; /* default KVS_PASSTHROUGH_AUTO */
     uint64_t pinned_memory;               /* bytes, default 256 MiB, at least 1 MiB */

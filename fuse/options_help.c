@@ -27,6 +27,7 @@ void kvs_options_print_help(const char *program)
         "  unsealed=allow|seal|deny            a block without a record (allow)\n"
         "  max_reread=SIZE                     the most to read back in order to seal (1G)\n"
         "  buffer_memory=SIZE                  memory for blocks and requests, from 32M (1G)\n"
+        "  buffers=auto|off                    verified blocks kept in memory while open (auto)\n"
         "  checksums=on|off                    off: seal and verify nothing, to measure (on)\n"
         "  passthrough=auto|off                buffered loads by the kernel itself (auto)\n"
         "  pinned_memory=SIZE                  memory for their locked pages, from 1M (256M)\n"

@@ -74,6 +74,7 @@ static void c21_defaults(void **state)
     assert_int_equal(options.unsealed, KVS_UNSEALED_ALLOW);
     assert_int_equal(options.max_reread, 1 << 30);
     assert_int_equal(options.buffer_memory, 1 << 30);
+    assert_int_equal(options.buffers, KVS_BUFFERS_AUTO);
     assert_int_equal(options.passthrough, KVS_PASSTHROUGH_AUTO);
     assert_int_equal(options.pinned_memory, 256 << 20);
     assert_true(options.attr_timeout == 1 && options.entry_timeout == 1);
@@ -93,7 +94,7 @@ static void c21_every_setting_is_taken(void **state)
     assert_int_equal(PARSE(&options, "-o", "on_corrupt=quarantine,corrupt_errno=ENOENT", "/s", "-f",
                            "-ounsealed=deny,max_reread=0,buffer_memory=32M,threads=4", "/m", "-o",
                            "attr_timeout=0.5,entry_timeout=0,negative_timeout=86400,ro", "-o",
-                           "passthrough=off,pinned_memory=1M,checksums=off"),
+                           "passthrough=off,buffers=off,pinned_memory=1M,checksums=off"),
                      0);
     assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_QUARANTINE);
     assert_int_equal(options.corrupt_errno, ENOENT);
@@ -101,6 +102,7 @@ static void c21_every_setting_is_taken(void **state)
     assert_int_equal(options.max_reread, 0);
     assert_int_equal(options.buffer_memory, 32 << 20);
     assert_int_equal(options.threads, 4);
+    assert_int_equal(options.buffers, KVS_BUFFERS_OFF);
     assert_int_equal(options.passthrough, KVS_PASSTHROUGH_OFF);
     assert_int_equal(options.checksums, KVS_CHECKSUMS_OFF);
     assert_int_equal(options.pinned_memory, 1 << 20);
@@ -186,6 +188,7 @@ static void c21_bad_options_are_refused_by_name(void **state)
         {"unsealed=", "bad value ''"},
         {"buffer_memory=31M", "bad value '31M' for option 'buffer_memory': allowed is a size from"},
         {"pinned_memory=1023K", "bad value '1023K'"},
+        {"buffers=on", "bad value 'on' for option 'buffers': allowed is auto or off"},
         {"passthrough=on", "bad value 'on' for option 'passthrough': allowed is auto or off"},
         {"buffer_memory=1X", "bad value '1X'"},
         {"max_reread=-1", "bad value '-1'"},
