@@ -3,6 +3,7 @@
 //
 //   kvsealfs.c      main: start-up checks, mount, background, shut-down
 //   options  mount  the command line; dead mounts replaced, live ones refused
+//   service         what the service manager is told (systemd)
 //   worker          the loop: threads that receive requests and call the operations
 //   operations.c    the table of operations; op_*.c hold them: resolve, do, reply once
 //   inode  names    (dev, ino) -> node, with life-times; the names a node is known by

@@ -25,6 +25,7 @@
 #include "fuse/ops.h"
 #include "fuse/seal.h"
 #include "fuse/serve_passthrough.h"
+#include "fuse/service.h"
 #include "fuse/worker.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
@@ -239,6 +240,7 @@ static int serve(struct kvs_fs *fs, int ready_fd)
         if (ready_fd >= 0)
             leave_terminal(ready_fd);
         kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "serving %s at %s", fs->options.source, mountpoint);
+        kvs_service_ready(fs->options.source, mountpoint);
         error = serve_requests(fs, mountpoint);
     }
     if (fs->session)

@@ -28,6 +28,7 @@
 #include "core/verify.h"
 #include "fuse/buffers.h"
 #include "fuse/caller.h"
+#include "fuse/service.h"
 
 #define FIRST_WORKERS  4    /* always there */
 #define TICK_MS        2500 /* what is idle for one to two ticks goes */
@@ -267,9 +268,11 @@ static void give_order(struct worker *worker, enum order order)
 }
 
 /* Ends workers that were not needed since the last tick, and takes the memory of those that had
- * nothing to do. */
-static void shrink(struct pool *pool)
+ * nothing to do. Returns whether the loop takes requests: somebody waits for one, or has finished
+ * one since the last tick. */
+static bool shrink(struct pool *pool)
 {
+    bool takes_requests = false;
     pthread_mutex_lock(&pool->lock);
     unsigned idle = atomic_load(&pool->idle);
     unsigned least = KVS_MIN(atomic_exchange(&pool->least_idle, idle), idle);
@@ -280,6 +283,7 @@ static void shrink(struct pool *pool)
         pthread_mutex_lock(&worker->lock);
         is_receiving = worker->is_receiving;
         pthread_mutex_unlock(&worker->lock);
+        takes_requests = takes_requests || is_receiving || has_served;
         if (is_receiving && surplus > 0) {
             surplus--;
             give_order(worker, ORDER_END);
@@ -288,6 +292,7 @@ static void shrink(struct pool *pool)
         }
     }
     pthread_mutex_unlock(&pool->lock);
+    return takes_requests;
 }
 
 static unsigned order_end(struct pool *pool)
@@ -328,7 +333,8 @@ static void supervise(struct pool *pool, const sigset_t *mask)
     while (!fuse_session_exited(pool->fs->session)) {
         int64_t left = next_tick - now_ms();
         if (left <= 0) {
-            shrink(pool);
+            if (shrink(pool))
+                kvs_service_alive();
             if (atomic_load(&pool->idle) == 0) /* there was no memory for one when it was wanted */
                 start_worker(pool, false);
             next_tick = now_ms() + TICK_MS;
@@ -394,6 +400,7 @@ int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
     if (error)
         fuse_session_exit(fs->session);
     supervise(pool, &mask);
+    kvs_service_stopping(grace_ms);
     unsigned hanging = end_all(pool, grace_ms, &mask);
     if (!error)
         error = atomic_load(&pool->error);
