@@ -8,6 +8,7 @@
 #include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/util.h"
@@ -92,6 +93,48 @@ static int transfer_by_aio(const struct transfer *transfer)
 
 /* ---- io_uring ---- */
 
+#define PATIENCE_SEC 60
+
+/*
+ * One ring for the life of the process, as NIXL has it. Not one for each transfer: since early 2026
+ * Linux ends its helper threads (io-wq) when a process closes its last ring, and what the next ring
+ * sends just then may be left lying without a thread, for ever (seen on 6.18.44, in one of
+ * thousands of transfers). NULL: there is no io_uring here.
+ */
+static struct io_uring *get_ring(void)
+{
+    static struct io_uring ring;
+    static bool is_made;
+
+    if (!is_made)
+        is_made = io_uring_queue_init(DEPTH, &ring, 0) == 0;
+    return is_made ? &ring : NULL;
+}
+
+bool client_has_uring(void)
+{
+    return get_ring() != NULL;
+}
+
+/* The next answer: its result. Nobody can go on without it, since the kernel still has the memory
+ * of the request: a lost one ends the program, so that it is seen. */
+static int await_answer(struct io_uring *ring)
+{
+    struct __kernel_timespec patience = {.tv_sec = PATIENCE_SEC};
+    struct io_uring_cqe *done = NULL;
+    int err = 0;
+    do
+        err = io_uring_wait_cqe_timeout(ring, &done, &patience);
+    while (err == -EINTR);
+    if (err) {
+        fprintf(stderr, "io_uring gives no answer: %s\n", strerror(-err));
+        abort();
+    }
+    int result = done->res;
+    io_uring_cqe_seen(ring, done);
+    return result;
+}
+
 static int run_uring_batch(struct io_uring *ring, const struct transfer *transfer, size_t from)
 {
     size_t offset = 0;
@@ -106,41 +149,30 @@ static int run_uring_batch(struct io_uring *ring, const struct transfer *transfe
             io_uring_prep_read(request, transfer->fd, data, (unsigned)length, offset);
         count++;
     }
-    int err = io_uring_submit(ring);
-    if (err < 0)
-        return err;
-    err = 0;
+    int err = 0;
+    unsigned sent = 0;
+    while (sent < count) {
+        int result = io_uring_submit(ring);
+        if (result > 0)
+            sent += (unsigned)result;
+        else if (result != -EINTR && result != -EAGAIN)
+            return result ? result : -EIO;
+    }
     for (unsigned i = 0; i < count; i++) {
-        struct io_uring_cqe *done = NULL;
-        int wait_err = io_uring_wait_cqe(ring, &done);
-        if (wait_err)
-            return wait_err;
-        if (done->res < 0)
-            err = done->res;
-        io_uring_cqe_seen(ring, done);
+        int result = await_answer(ring);
+        if (result < 0)
+            err = result;
     }
     return err;
 }
 
 static int transfer_by_uring(const struct transfer *transfer)
 {
-    struct io_uring ring;
-    int err = io_uring_queue_init(DEPTH, &ring, 0);
-    if (err)
-        return err;
+    struct io_uring *ring = get_ring();
+    int err = ring ? 0 : -ENOSYS;
     for (size_t from = 0; from < transfer->size && !err; from += DEPTH * PIECE)
-        err = run_uring_batch(&ring, transfer, from);
-    io_uring_queue_exit(&ring);
+        err = run_uring_batch(ring, transfer, from);
     return err;
-}
-
-bool client_has_uring(void)
-{
-    struct io_uring ring;
-    if (io_uring_queue_init(1, &ring, 0) != 0)
-        return false;
-    io_uring_queue_exit(&ring);
-    return true;
 }
 
 /* ---- both ---- */

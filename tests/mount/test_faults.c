@@ -17,7 +17,8 @@
 #define TWO_PIECES      (320 * KIB)  /* of NIXL's */
 #define LARGE           (1536 * KIB) /* more than one request */
 #define MAX_RUNS        500          /* of one sweep; a longer one would never end */
-#define MAX_RSS_KIB     (30 * 1024)  /* more than this is a leak */
+#define MAX_LEFT_BEHIND 3
+#define MAX_RSS_KIB     (30 * 1024) /* more than this is a leak */
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 struct client {
@@ -272,8 +273,9 @@ static void try_again(const struct run *run)
         return;
     int result = call(run, run->client->store);
     /* One call below is the kernel's own, made by open(2) after it has created the file: what is
-     * left then is in the way of O_EXCL, as it would be without the mount. */
-    if (result == -EEXIST && ++total.left_behind == 1)
+     * left then is in the way of O_EXCL, as it would be without the mount. A RELEASE of the run
+     * before moves the count by one, so that two or three runs may meet that same call. */
+    if (result == -EEXIST && ++total.left_behind <= MAX_LEFT_BEHIND)
         return;
     if (result != 0)
         fail_run(run, "the second store gave: %s", strerror(-result));
