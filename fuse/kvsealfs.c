@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "fuse/inode.h"
 #include "fuse/mount.h"
 #include "fuse/ops.h"
+#include "fuse/refuse.h"
 #include "fuse/seal.h"
 #include "fuse/serve_passthrough.h"
 #include "fuse/service.h"
@@ -33,6 +35,8 @@
 /* How long requests that hang, and then the last seals, may hold up the end (C23). */
 #define GRACE_MS     10000
 #define LAST_SEALS_S 10
+/* ... and then notifications of the kernel, once the connection is gone. */
+#define LAST_NOTIFICATIONS_MS 5000
 
 __attribute__((format(printf, 2, 0))) static void log_from_libfuse(enum fuse_log_level level,
                                                                    const char *format, va_list ap)
@@ -192,11 +196,16 @@ static int mount_session(struct kvs_fs *fs, const char *mountpoint, int *mount_i
     return error;
 }
 
-/* Takes the mount away, unless something else covers or replaced it. */
+/* Takes the mount away, unless something else covers or replaced it. A notification that is under
+ * way waits for a directory's lock, and the client that holds it for an answer that nobody gives
+ * any more; nor does the kernel end the connection by itself while somebody writes to it. */
 static void unmount_session(struct kvs_fs *fs, const char *mountpoint, int mount_id)
 {
-    if (mount_id >= 0 && kvs_mount_id(mountpoint) == mount_id)
-        fuse_session_unmount(fs->session);
+    if (mount_id < 0 || kvs_mount_id(mountpoint) != mount_id)
+        return;
+    if (!kvs_refuse_await_end(0))
+        umount2(mountpoint, MNT_FORCE | MNT_DETACH);
+    fuse_session_unmount(fs->session);
 }
 
 /* What hangs in the file system below keeps a thread that uses `fs`: then nothing is freed. */
@@ -245,7 +254,7 @@ static int serve(struct kvs_fs *fs, int ready_fd)
     }
     if (fs->session)
         unmount_session(fs, mountpoint, mount_id);
-    if (error != -ETIMEDOUT)
+    if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS))
         destroy(fs);
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }

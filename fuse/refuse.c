@@ -57,6 +57,46 @@ static int take_name_away(struct kvs_fs *fs, struct kvs_node *node,
     return kvs_corrupt_remove(dir_fd, entry->text, node->dev, node->ino);
 }
 
+/* Threads that notify, of all mounts of this process. The session must outlive them. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t fewer;
+    unsigned count;
+} notifying = {.lock = PTHREAD_MUTEX_INITIALIZER, .fewer = PTHREAD_COND_INITIALIZER};
+
+static void count_notifying(int change)
+{
+    pthread_mutex_lock(&notifying.lock);
+    notifying.count += (unsigned)change;
+    pthread_cond_broadcast(&notifying.fewer);
+    pthread_mutex_unlock(&notifying.lock);
+}
+
+static struct timespec in_ms(unsigned ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+bool kvs_refuse_await_end(unsigned limit_ms)
+{
+    struct timespec until = in_ms(limit_ms);
+
+    pthread_mutex_lock(&notifying.lock);
+    while (notifying.count > 0 &&
+           pthread_cond_timedwait(&notifying.fewer, &notifying.lock, &until) == 0)
+        ;
+    bool has_ended = notifying.count == 0;
+    pthread_mutex_unlock(&notifying.lock);
+    return has_ended;
+}
+
 /* One invalidation by name, on a thread of its own; whoever comes last frees it. */
 struct notification {
     struct fuse_session *session;
@@ -88,25 +128,21 @@ static void *notify(void *argument)
     pthread_cond_signal(&notification->over);
     pthread_mutex_unlock(&notification->lock);
     drop_notification(notification);
+    count_notifying(-1);
     return NULL;
 }
 
-static void wait_a_little(struct notification *notification)
+static void wait_until(struct notification *notification, const struct timespec *until)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += NOTIFY_PATIENCE_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&notification->lock);
     while (!notification->is_over &&
-           pthread_cond_timedwait(&notification->over, &notification->lock, &until) == 0)
+           pthread_cond_timedwait(&notification->over, &notification->lock, until) == 0)
         ;
     pthread_mutex_unlock(&notification->lock);
 }
 
-static void invalidate_entry(struct kvs_fs *fs, fuse_ino_t parent, const char *name)
+static void invalidate_entry(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
+                             const struct timespec *until)
 {
     size_t len = strlen(name) + 1;
     struct notification *notification = calloc(1, sizeof(*notification) + len);
@@ -120,11 +156,13 @@ static void invalidate_entry(struct kvs_fs *fs, fuse_ino_t parent, const char *n
     pthread_mutex_init(&notification->lock, NULL);
     pthread_cond_init(&notification->over, NULL);
     atomic_init(&notification->refs, 2);
+    count_notifying(+1);
     if (pthread_create(&thread, NULL, notify, notification) == 0) {
         pthread_detach(thread);
-        wait_a_little(notification);
+        wait_until(notification, until);
     } else {
         drop_notification(notification);
+        count_notifying(-1);
     }
     drop_notification(notification);
 }
@@ -145,8 +183,10 @@ static void make_kernel_forget(struct kvs_fs *fs, const struct kvs_names_copy *n
 {
     if (forget_all(fs))
         return;
+    struct timespec until = in_ms(NOTIFY_PATIENCE_MS); /* for all of them */
     for (size_t i = 0; i < names->count; i++)
-        invalidate_entry(fs, kvs_node_ino(fs, names->entries[i].parent), names->entries[i].text);
+        invalidate_entry(fs, kvs_node_ino(fs, names->entries[i].parent), names->entries[i].text,
+                         &until);
 }
 
 /* Returns the last error, or 0: no known name is left that is this inode. */

@@ -13,4 +13,8 @@
  * is not the block any more that was found corrupt, and nothing was done. */
 int kvs_refuse(struct kvs_fs *fs, struct kvs_file *file, const struct kvs_verification *cause);
 
+/* At the end, when nothing is refused any more: whether all notifications of the kernel are over,
+ * after `limit_ms` at most. False: one waits for the lock of a directory, and uses the session. */
+bool kvs_refuse_await_end(unsigned limit_ms);
+
 #endif

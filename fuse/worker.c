@@ -33,6 +33,7 @@
 #define FIRST_WORKERS  4    /* always there */
 #define TICK_MS        2500 /* what is idle for one to two ticks goes */
 #define END_TICK_MS    10
+#define STALL_MS       500 /* nobody is idle and nobody finishes: requests hang */
 #define STACK_SIZE     ((size_t)1 << 20)
 #define WAKE_SIGNAL    SIGRTMIN
 #define WRITE_HEADER   (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
@@ -63,13 +64,16 @@ struct worker {
 struct pool {
     struct kvs_fs *fs;
     int device_fd;
-    int ended_fd; /* an eventfd: a worker has ended */
+    int wake_fd; /* an eventfd: a worker has ended, or nobody is idle (`is_short`) */
     pthread_attr_t attributes;
     pthread_mutex_t lock;
     struct worker *workers;
     unsigned count;
     atomic_uint idle;       /* receiving, or about to */
     atomic_uint least_idle; /* since the last tick */
+    atomic_uint served;     /* requests, of all workers */
+    atomic_bool
+        is_short; /* there was no room for a worker that was wanted: the main thread knows */
     atomic_int error;
 };
 
@@ -119,6 +123,9 @@ static struct worker *make_worker(struct pool *pool, bool must)
     worker->is_counted = kvs_buffers_reserve(pool->fs->buffers, WORKER_MEMORY);
     if (worker->is_counted || must) {
         worker->memory = kvs_buffers_map(WORKER_MEMORY);
+        if (worker->memory &&
+            !worker->is_counted) /* beyond the budget: the pages that it touches */
+            madvise(worker->memory, WORKER_MEMORY, MADV_NOHUGEPAGE);
         if (worker->memory)
             return worker;
     }
@@ -126,7 +133,8 @@ static struct worker *make_worker(struct pool *pool, bool must)
     return NULL;
 }
 
-/* Adds an idle worker. 0 or -errno; -EAGAIN: as many as there may be. */
+/* Adds an idle worker; `must`: also where the budget has no room. 0 or -errno; -EAGAIN: as many as
+ * there may be. */
 static int start_worker(struct pool *pool, bool must)
 {
     int error = -EAGAIN;
@@ -168,7 +176,7 @@ static void end_worker(struct worker *worker)
         worker->next->previous = worker->previous;
     free_worker(worker);
     pool->count--;
-    eventfd_write(pool->ended_fd, 1);
+    eventfd_write(pool->wake_fd, 1);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -209,9 +217,11 @@ static void serve(struct worker *worker, size_t len)
     unsigned idle = atomic_fetch_sub(&pool->idle, 1) - 1;
     if (idle < atomic_load_explicit(&pool->least_idle, memory_order_relaxed))
         atomic_store_explicit(&pool->least_idle, idle, memory_order_relaxed);
-    if (idle == 0 && !is_forget(request.mem)) /* FORGET touches memory only and cannot hang */
-        start_worker(pool, false);
+    if (idle == 0 && !is_forget(request.mem) && /* FORGET touches memory only and cannot hang */
+        start_worker(pool, false) && !atomic_exchange(&pool->is_short, true))
+        eventfd_write(pool->wake_fd, 1);
     fuse_session_process_buf(pool->fs->session, &request);
+    atomic_fetch_add_explicit(&pool->served, 1, memory_order_relaxed);
     atomic_store_explicit(&worker->is_trimmed, false, memory_order_relaxed);
     atomic_store_explicit(&worker->has_served, true, memory_order_relaxed);
     atomic_fetch_add(&pool->idle, 1);
@@ -305,17 +315,17 @@ static unsigned order_end(struct pool *pool)
     return count;
 }
 
-/* Waits, with the signals of `mask` let in, until a worker ended. False: the time was over, or a
- * signal came. */
-static bool wait_for_end(struct pool *pool, int64_t timeout_ms, const sigset_t *mask)
+/* Waits, with the signals of `mask` let in, until a worker has something to say. False: the time
+ * was over, or a signal came. */
+static bool wait_for_wake(struct pool *pool, int64_t timeout_ms, const sigset_t *mask)
 {
-    struct pollfd ended = {.fd = pool->ended_fd, .events = POLLIN};
+    struct pollfd wake = {.fd = pool->wake_fd, .events = POLLIN};
     struct timespec timeout = {.tv_sec = timeout_ms / 1000,
                                .tv_nsec = (timeout_ms % 1000) * 1000000};
-    if (ppoll(&ended, 1, &timeout, mask) <= 0)
+    if (ppoll(&wake, 1, &timeout, mask) <= 0)
         return false;
     eventfd_t count;
-    eventfd_read(pool->ended_fd, &count);
+    eventfd_read(pool->wake_fd, &count);
     return true;
 }
 
@@ -326,20 +336,43 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static unsigned count_workers(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    unsigned count = pool->count;
+    pthread_mutex_unlock(&pool->lock);
+    return count;
+}
+
+/* Nobody is idle. Where some still finish, that is load, and requests wait for their turn in the
+ * kernel. Where nobody does for a while they hang, and whoever comes next must not wait for them.
+ */
+static void relieve(struct pool *pool, const sigset_t *mask)
+{
+    unsigned served = atomic_load(&pool->served);
+    if (wait_for_wake(pool, STALL_MS, mask) || atomic_load(&pool->idle) > 0)
+        return;
+    bool is_stalled = served == atomic_load(&pool->served);
+    unsigned wanted = is_stalled ? KVS_MAX(count_workers(pool) / 4, (unsigned)FIRST_WORKERS) : 1;
+    while (wanted-- > 0 && start_worker(pool, is_stalled) == 0)
+        ;
+}
+
 /* Until somebody asks for the end. */
 static void supervise(struct pool *pool, const sigset_t *mask)
 {
     int64_t next_tick = now_ms() + TICK_MS;
     while (!fuse_session_exited(pool->fs->session)) {
         int64_t left = next_tick - now_ms();
+        atomic_store(&pool->is_short, false); /* before looking: whoever comes later says so */
         if (left <= 0) {
             if (shrink(pool))
                 kvs_service_alive();
-            if (atomic_load(&pool->idle) == 0) /* there was no memory for one when it was wanted */
-                start_worker(pool, false);
             next_tick = now_ms() + TICK_MS;
+        } else if (atomic_load(&pool->idle) == 0) {
+            relieve(pool, mask);
         } else {
-            wait_for_end(pool, left, mask);
+            wait_for_wake(pool, left, mask);
         }
     }
 }
@@ -350,7 +383,7 @@ static unsigned end_all(struct pool *pool, unsigned grace_ms, const sigset_t *ma
     int64_t deadline = now_ms() + grace_ms;
     unsigned left = order_end(pool);
     while (left > 0 && now_ms() < deadline) {
-        wait_for_end(pool, END_TICK_MS, mask);
+        wait_for_wake(pool, END_TICK_MS, mask);
         left = order_end(pool);
     }
     return left;
@@ -362,8 +395,8 @@ static struct pool *create_pool(struct kvs_fs *fs)
     struct pool *pool = calloc(1, sizeof(*pool));
     if (!pool)
         return NULL;
-    pool->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (pool->ended_fd < 0) {
+    pool->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pool->wake_fd < 0) {
         free(pool);
         return NULL;
     }
@@ -380,7 +413,7 @@ static void destroy_pool(struct pool *pool)
 {
     pthread_attr_destroy(&pool->attributes);
     pthread_mutex_destroy(&pool->lock);
-    close(pool->ended_fd);
+    close(pool->wake_fd);
     free(pool);
 }
 

@@ -4,8 +4,10 @@
 //
 // A request may hang in the file system below for ever (C24), so a worker that is busy is never
 // counted on: whenever the last idle worker takes a request, another one is started, up to
-// `threads` and as far as the budget has room for its memory. Idle workers beyond a few end after
-// some seconds.
+// `threads` and as far as the budget has room for its memory. Where there is no room, requests wait
+// for workers that finish; when none has for a moment, they hang, and workers are started beyond
+// the budget, which then take what a request touches: some pages, or the megabyte of a WRITE. Idle
+// workers beyond a few end after some seconds.
 #ifndef KVSEAL_FUSE_WORKER_H
 #define KVSEAL_FUSE_WORKER_H
 

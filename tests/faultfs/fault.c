@@ -13,7 +13,14 @@
 
 #define FAULTS_MAX 64
 
-enum action { ACTION_ERRNO, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_FLIP_ALWAYS };
+enum action {
+    ACTION_ERRNO,
+    ACTION_HANG,
+    ACTION_HANG_ALWAYS,
+    ACTION_SHORT,
+    ACTION_FLIP,
+    ACTION_FLIP_ALWAYS,
+};
 
 struct fault {
     enum fault_kind kind;
@@ -29,11 +36,8 @@ static const char *const kind_names[] = {
         [FAULT_any] = "any"};
 
 static const char *const action_names[] = {
-    [ACTION_ERRNO] = "errno",
-    [ACTION_HANG] = "hang",
-    [ACTION_SHORT] = "short",
-    [ACTION_FLIP] = "flip",
-    [ACTION_FLIP_ALWAYS] = "flip-always",
+    [ACTION_ERRNO] = "errno", [ACTION_HANG] = "hang", [ACTION_HANG_ALWAYS] = "hang-always",
+    [ACTION_SHORT] = "short", [ACTION_FLIP] = "flip", [ACTION_FLIP_ALWAYS] = "flip-always",
 };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -69,7 +73,7 @@ static int hang(void)
             return -ENOTCONN;
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 50 * 1000 * 1000;
+        until.tv_nsec += 500 * 1000 * 1000; // there may be hundreds
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&plan.released, &plan.lock, &until);
@@ -86,8 +90,12 @@ static struct fault find_due(enum fault_kind kind)
         if (is_flip(fault) || fault->countdown == 0 ||
             (fault->kind != kind && fault->kind != FAULT_any))
             continue;
-        if (--fault->countdown == 0 && due.countdown != 0)
+        if (--fault->countdown > 0)
+            continue;
+        if (due.countdown != 0)
             due = *fault;
+        if (fault->action == ACTION_HANG_ALWAYS)
+            fault->countdown = 1;
     }
     return due;
 }
@@ -102,7 +110,7 @@ int fault_enter(enum fault_kind kind, size_t *size)
         plan.hit = true;
         if (due.action == ACTION_ERRNO)
             err = -(int)due.argument;
-        else if (due.action == ACTION_HANG)
+        else if (due.action == ACTION_HANG || due.action == ACTION_HANG_ALWAYS)
             err = hang();
         else if (due.argument < *size)
             *size = due.argument;
@@ -143,6 +151,7 @@ static bool makes_sense(const struct fault *fault, bool has_argument)
     case ACTION_ERRNO:
         return has_argument && fault->argument > 0 && fault->argument < 4096;
     case ACTION_HANG:
+    case ACTION_HANG_ALWAYS:
         return !has_argument;
     case ACTION_SHORT:
         return has_argument && (is_read || fault->kind == FAULT_write);

@@ -12,15 +12,17 @@
  *
  *   KIND N errno E          the N-th call does nothing and fails with errno E
  *   KIND N hang             the N-th call waits for `release`, then goes on
+ *   KIND N hang-always      the same for the N-th call and all later ones
  *   read N short SIZE       at most SIZE bytes are read, and the call succeeds
  *   write N short SIZE      the same for a write
  *   read N flip OFFSET      one bit of the byte at OFFSET of the file is wrong in what the N-th
- * read *that covers OFFSET* returns; the file itself stays good read N flip-always OFFSET   the
- * same for the N-th such read and all later ones: rot release                 lets every hung call
- * go on clear                   drops all faults, and counts from 0 again
+ *                           read *that covers OFFSET* returns; the file itself stays good
+ *   read N flip-always OFFSET  the same for the N-th such read and all later ones: rot
+ *   release                 lets every hung call go on
+ *   clear                   drops all faults, and counts from 0 again
  *
- * KIND `any` stands for every kind. Faults add up; each hits once (but for flip-always). Where
- * several are due at one call, the one set first is taken and the others are lost.
+ * KIND `any` stands for every kind. Faults add up; each hits once (but for those that say always).
+ * Where several are due at one call, the one set first is taken and the others are lost.
  *
  * The report has a line `KIND COUNT` for each kind, of the calls since `clear`, and `hit 1` when
  * any fault was hit since then, else `hit 0`.

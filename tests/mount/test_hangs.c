@@ -159,6 +159,100 @@ static void c24_a_hung_lookup_stops_nobody_else(void **state)
     others_go_on(*state, "lookup 1 hang\n", look_for_victim);
 }
 
+/* ---- many that hang ---- */
+
+#define VICTIMS 400
+
+static void *read_victim_link(void *path)
+{
+    char text[16];
+    return readlink(path, text, sizeof(text)) == 3 ? NULL : path;
+}
+
+/* In a process of its own: the exit status says whether all were answered well. */
+static pid_t start_victims(unsigned count, void *(*act)(void *), char *paths, size_t path_size)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    static pthread_t threads[VICTIMS];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 256 << 10);
+    int failed = 0;
+    for (unsigned i = 0; i < count; i++)
+        failed |= pthread_create(&threads[i], &attributes, act, paths + i * path_size);
+    for (unsigned i = 0; i < count && !failed; i++) {
+        void *result = NULL;
+        failed |= pthread_join(threads[i], &result) || result;
+    }
+    _exit(failed ? 1 : 0);
+}
+
+static bool have_all_arrived(struct kvt_env *env, const char *kind, unsigned count)
+{
+    char line[64];
+    snprintf(line, sizeof(line), "%s %u", kind, count);
+    return kvt_fault_report_has(env, line);
+}
+
+/* While they wait for the link's text, others store and load. */
+static void hang_at_links(struct kvt_env *env, const char *options)
+{
+    char path[PATH_MAX];
+    kvt_start(env, options);
+    assert_int_equal(symlink("abc", kvt_mnt(env, "link")), 0);
+    snprintf(path, sizeof(path), "%s", kvt_mnt(env, "link"));
+    kvt_fault(env, "clear\nreadlink 1 hang-always\n");
+    pid_t victims = start_victims(VICTIMS, read_victim_link, path, 0);
+    kvt_wait_for(have_all_arrived(env, "readlink", VICTIMS));
+    run_clients(env, 16, 2);
+    assert_int_equal(waitpid(victims, NULL, WNOHANG), 0); // they still hang
+    kvt_fault(env, "clear\nrelease\n");
+    assert_victim_ends_well(victims);
+}
+
+static void c24_400_hung_requests_stop_nobody_else(void **state)
+{
+    hang_at_links(*state, NULL);
+}
+
+static void c24_400_hung_requests_stop_nobody_else_with_little_memory(void **state)
+{
+    hang_at_links(*state, "buffer_memory=32M");
+}
+
+#define WRITERS 200
+
+static void *write_a_megabyte(void *path)
+{
+    unsigned char *block = kvt_block(MIB, 1);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    bool is_good = fd >= 0 && write(fd, block, MIB) == (ssize_t)MIB && close(fd) == 0;
+    free(block);
+    return is_good ? NULL : path;
+}
+
+static void c24_200_hung_writes_stop_no_load(void **state)
+{
+    struct kvt_env *env = *state;
+    static char paths[WRITERS][PATH_MAX];
+    for (unsigned i = 0; i < WRITERS; i++)
+        snprintf(paths[i], sizeof(paths[i]), "%s/%s/w%u", env->mnt, env->dir, i);
+    kvt_start(env, "buffer_memory=64M"); // they alone would fill it
+    assert_int_equal(kvt_store(env, "other", 2 * MIB, 2, 0), 0);
+    kvt_fault(env, "clear\nwrite 1 hang-always\n");
+    pid_t writers = start_victims(WRITERS, write_a_megabyte, paths[0], sizeof(paths[0]));
+    kvt_wait_for(have_all_arrived(env, "write", WRITERS));
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(kvt_load(env, "other", 2 * MIB, 2, i % 2 ? KVT_DIRECT : 0), 0);
+    assert_int_equal(waitpid(writers, NULL, WNOHANG), 0);
+    kvt_fault(env, "clear\nrelease\n");
+    assert_victim_ends_well(writers);
+    for (unsigned i = 0; i < WRITERS; i++)
+        kvt_assert_sealed(paths[i]);
+}
+
 /* ---- everybody at once ---- */
 
 static void c24_400_clients_make_progress(void **state)
@@ -267,10 +361,51 @@ static void c23_a_request_in_flight_finishes(void **state)
         kvt_assert_sealed(kvt_src(env, "victim/new")); // its close(2) came through
 }
 
+/* A notification by name waits for the directory's lock, which a hung RENAME holds. */
+static void c23_the_end_comes_with_a_stuck_notification(void **state)
+{
+    struct kvt_env *env = *state;
+    int status;
+    kvt_start(env, "invalidate=names");
+    assert_int_equal(kvt_store(env, "rotten", 4096, 1, 0), 0);
+    kvt_flip(kvt_under(env, "rotten"), 7);
+    int rotten = open(kvt_mnt(env, "rotten"), O_PATH | O_CLOEXEC);
+    int fd = kvt_open(kvt_mnt(env, "new.tmp"), KVT_CREATE);
+    kvt_put(fd, 4096, 2, 0);
+
+    kvt_fault(env, "clear\nsetxattr 1 hang\n");
+    pid_t victim = fork();
+    if (victim == 0)
+        _exit(rename(kvt_mnt(env, "new.tmp"), kvt_mnt(env, "new")) == 0 ? 0 : 1);
+    kvt_wait_for(kvt_fault_report_has(env, "hit 1"));
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", rotten); // no look-up, which would wait, too
+    kvt_assert_errno(EBADMSG, open(path, O_RDONLY));
+
+    pid_t daemon = env->daemon;
+    kill(daemon, SIGTERM);
+    kvt_wait_for(!kvt_is_mounted(env->mnt));
+    env->daemon = 0;
+    kvt_fault(env, "release\n"); // the hung call below is the last that keeps it
+    kvt_wait_for(waitpid(daemon, &status, WNOHANG) == daemon);
+    assert_true(WIFEXITED(status));
+    kvt_wait_for(waitpid(victim, &status, WNOHANG) == victim);
+    assert_int_equal(status, 256); // its mount is gone
+    close(fd);
+    close(rotten);
+}
+
 static const struct CMUnitTest with_faults[] = {
-    kvt_test(c24_a_hung_read_stops_nobody_else),     kvt_test(c24_a_hung_write_stops_nobody_else),
-    kvt_test(c24_a_hung_setxattr_stops_nobody_else), kvt_test(c24_a_hung_lookup_stops_nobody_else),
-    kvt_test(c24_a_hung_flush_stops_nobody_else),    kvt_test(c23_a_request_in_flight_finishes),
+    kvt_test(c24_a_hung_read_stops_nobody_else),
+    kvt_test(c24_a_hung_write_stops_nobody_else),
+    kvt_test(c24_a_hung_setxattr_stops_nobody_else),
+    kvt_test(c24_a_hung_lookup_stops_nobody_else),
+    kvt_test(c24_a_hung_flush_stops_nobody_else),
+    kvt_test(c23_a_request_in_flight_finishes),
+    kvt_test(c24_400_hung_requests_stop_nobody_else),
+    kvt_test(c24_400_hung_requests_stop_nobody_else_with_little_memory),
+    kvt_test(c24_200_hung_writes_stop_no_load),
+    kvt_test(c23_the_end_comes_with_a_stuck_notification),
 };
 
 static const struct CMUnitTest without_faults[] = {
