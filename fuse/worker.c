@@ -476,7 +476,10 @@ int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsign
     *errand = (struct errand){
         .fs = fs, .work = work, .memory = aligned_alloc(KVS_IO_ALIGN, KVS_SCRATCH_SIZE)};
     pthread_t thread;
+    sigset_t mask; /* whoever asks twice for the end must not interrupt the last seals */
+    block_signals(&mask);
     int error = errand->memory ? -pthread_create(&thread, NULL, run_errand, errand) : -ENOMEM;
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (!error) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);

@@ -51,6 +51,18 @@
 #define KVT_TIME_LIMIT   540
 #define KVT_PATIENCE_SEC 40 /* the longest wait for any one condition */
 
+/* Sanitizers are slow, and use memory of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KVT_IS_SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KVT_IS_SANITIZED true
+#endif
+#endif
+#ifndef KVT_IS_SANITIZED
+#define KVT_IS_SANITIZED false
+#endif
+
 enum kvt_source_kind {
     KVT_TMPFS = 1,
     KVT_EXT4 = 2,
@@ -133,6 +145,7 @@ bool kvt_log_has(struct kvt_env *env, const char *text);
 bool kvt_log_contains(struct kvt_env *env, const char *text);
 
 unsigned kvt_count_fds(pid_t pid);
+size_t kvt_resident_mib(pid_t pid); /* 0: it is not there any more */
 bool kvt_is_mounted(const char *path);
 
 /* KVT_FAULTFS: commands for faultfs ("setxattr 1 errno ENOSPC\n", "clear\n"; see

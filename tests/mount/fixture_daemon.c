@@ -316,6 +316,19 @@ unsigned kvt_count_fds(pid_t pid)
     return kvt_count_names(path);
 }
 
+size_t kvt_resident_mib(pid_t pid)
+{
+    char path[64], line[256];
+    size_t kib = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *status = fopen(path, "re");
+    while (status && !kib && fgets(line, sizeof(line), status))
+        sscanf(line, "VmRSS: %zu kB", &kib);
+    if (status)
+        fclose(status);
+    return kib / 1024;
+}
+
 void kvt_fault(struct kvt_env *env, const char *commands)
 {
     if (write(env->fault_fd, commands, strlen(commands)) != (ssize_t)strlen(commands))

@@ -475,23 +475,11 @@ SWEEP(c14_sglang_load, sweep_load, sglang)
 SWEEP(c14_nixl_load, sweep_load, nixl)
 SWEEP(c14_slots_check, sweep_load, slots_vllm)
 
-/* What a sanitizer keeps back would count as well; it finds leaks by itself. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED true
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED false
-#endif
-
 /* Idle workers, and the memory that they use, go after some seconds. */
 static void c24_no_memory_is_leaked(void **state)
 {
     struct kvt_env *env = *state;
-    if (IS_SANITIZED)
+    if (KVT_IS_SANITIZED) /* what one keeps back would count as well; it finds leaks by itself */
         skip();
     note_base(env);
     kvt_wait_for(read_rss_kib(env->daemon) <= total.rss_kib + MAX_RSS_KIB);

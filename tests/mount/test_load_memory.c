@@ -15,30 +15,6 @@
 #define SLACK_MIB       64 /* the program itself, its threads, the allocator */
 #define IDLE_MIB        40
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED true
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED false
-#endif
-
-static size_t resident_mib(pid_t pid)
-{
-    char path[64], line[256];
-    size_t kib = 0;
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    FILE *status = fopen(path, "re");
-    while (status && !kib && fgets(line, sizeof(line), status))
-        sscanf(line, "VmRSS: %zu kB", &kib);
-    if (status)
-        fclose(status);
-    return kib / 1024;
-}
-
 /* What all threads share. */
 struct load {
     char paths[BLOCKS][PATH_MAX];
@@ -93,7 +69,7 @@ static void *watch_memory(void *argument)
 {
     struct load *load = argument;
     while (!atomic_load(&load->is_over)) {
-        size_t mib = resident_mib(load->daemon);
+        size_t mib = kvt_resident_mib(load->daemon);
         if (mib > atomic_load(&load->most_mib))
             atomic_store(&load->most_mib, mib);
         usleep(2000);
@@ -145,11 +121,11 @@ static void c11_many_handles_within_little_memory(void **state)
     if (error)
         fail_msg("%s", error == 1 ? "wrong bytes, or fewer" : strerror(-error));
     kvt_wait_for(kvt_count_fds(env->daemon) <= fds_before);
-    if (IS_SANITIZED)
+    if (KVT_IS_SANITIZED)
         return; // has memory of its own
     print_message("at most %zu MiB resident\n", atomic_load(&load.most_mib));
     assert_in_range(atomic_load(&load.most_mib), 1, BUDGET_MIB + SLACK_MIB);
-    kvt_wait_for(resident_mib(env->daemon) < IDLE_MIB);
+    kvt_wait_for(kvt_resident_mib(env->daemon) < IDLE_MIB);
 }
 
 /* Opens and stores, over and over, whatever becomes of them. */
