@@ -133,6 +133,18 @@ bool kvt_log_contains(struct kvt_env *env, const char *text)
 
 /* ---- start ---- */
 
+bool kvt_is_forced(const char *option)
+{
+    const char *forced = getenv("KVSEAL_TEST_OPTIONS");
+    size_t length = strlen(option);
+    for (const char *item = forced; item; item = strchr(item, ',')) {
+        item += *item == ',';
+        if (strncmp(item, option, length) == 0 && (item[length] == 0 || item[length] == ','))
+            return true;
+    }
+    return false;
+}
+
 static pid_t spawn_daemon(struct kvt_env *env, const char *options, const char *source,
                           const char *mnt)
 {

@@ -39,6 +39,7 @@ static unsigned idle_fds; /* of a daemon without open files */
 /* A daemon that serves by passthrough; skips where it says that it cannot. */
 static void start(struct kvt_env *env, const char *options)
 {
+    kvt_not_with("pinned_memory=1M", "it has no room for these blocks");
     kvt_start(env, options);
     idle_fds = kvt_count_fds(env->daemon);
     for (int i = 0; i < 20; i++) { // it may be busy with a look-up
