@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/crc32c.h"
+#include "core/stats.h"
 #include "core/util.h"
 
 #define MAX_READINGS 3
@@ -237,6 +238,23 @@ int kvs_verify(int fd, struct kvs_reading *reading, struct kvs_verification *ver
         verification_ret->is_unstable = true;
         return -EIO;
     }
+    return r;
+}
+
+int kvs_verify_counted(int fd, struct kvs_reading *reading,
+                       struct kvs_verification *verification_ret)
+{
+    uint64_t since = kvs_stats_now();
+    int r = kvs_verify(fd, reading, verification_ret);
+
+    if (r < 0 && verification_ret->is_unstable)
+        kvs_stats_add(KVS_STAT_unstable, 1);
+    else if (r < 0)
+        kvs_stats_backing_error(KVS_BACKING_VERIFY, r);
+    else if (verification_ret->verdict != KVS_UNSEALED)
+        kvs_stats_time(KVS_TIMING_VERIFY, since);
+    if (r == 0 && verification_ret->is_transient)
+        kvs_stats_add(KVS_STAT_transient, 1);
     return r;
 }
 

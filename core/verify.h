@@ -69,6 +69,11 @@ struct kvs_verification {
  * reads on `fd` move them; give an O_NOATIME descriptor where they must not. */
 int kvs_verify(int fd, struct kvs_reading *reading, struct kvs_verification *verification_ret);
 
+/* The same, counted in core/stats.h: the time (where there is a record), transient and unstable
+ * readings, errors of the file system. */
+int kvs_verify_counted(int fd, struct kvs_reading *reading,
+                       struct kvs_verification *verification_ret);
+
 /* Reads [offset, offset+len) into `buffer` (KVS_IO_ALIGN-aligned, room for len rounded up), never
  * short before the end of the file. offset must be aligned when `fd` is O_DIRECT. *len_ret may be
  * shorter only at the end of the file. 0 or -errno. EINTR is retried. */

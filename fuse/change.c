@@ -36,18 +36,16 @@ static int verify_base(struct kvs_fs *fs, struct kvs_file *file, int fd,
     kvs_cleanup_free uint32_t *sums = NULL;
     struct kvs_reading reading = {
         .memory = kvs_worker_scratch(), .capacity = KVS_SCRATCH_SIZE, .piece_sums_ret = &sums};
-    int error = kvs_verify(fd, &reading, found_ret);
+    int error = kvs_verify_counted(fd, &reading, found_ret);
 
-    if (error != 0) {
-        kvs_stats_add(found_ret->is_unstable ? KVS_STAT_unstable : KVS_STAT_backing_errors, 1);
+    if (error != 0)
         return error;
-    }
     if (found_ret->verdict == KVS_INTACT && sums != NULL)
         learn_pieces(file, found_ret->size, sums);
-    if (found_ret->is_transient) {
-        kvs_stats_add(KVS_STAT_transient, 1);
+    if (found_ret->verdict == KVS_INTACT)
+        kvs_stats_add(KVS_STAT_verified_bytes, found_ret->size);
+    if (found_ret->is_transient)
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* a wrong page must not become dirty */
-    }
     return 0;
 }
 
@@ -85,8 +83,9 @@ static int prepare(struct kvs_fs *fs, struct kvs_file *file)
             return error;
     }
     kvs_block_change_begins(&file->block, false, size, max_reread);
-    if (was_clean && file->block.state == KVS_BLOCK_UNTRACKED)
-        kvs_stats_add(KVS_STAT_untracked, 1);
+    if (was_clean && file->block.state == KVS_BLOCK_UNTRACKED &&
+        fs->options.checksums == KVS_CHECKSUMS_ON)
+        kvs_stats_add(KVS_STAT_not_sealed_too_large, 1);
     return 0;
 }
 
@@ -177,13 +176,16 @@ void kvs_change_failed(struct kvs_change *change, int error)
     struct kvs_file *file = change->file;
 
     kvs_digest_end(&file->digest, &change->write, 0, 0, false);
-    if (!is_refusal(error))
+    if (!is_refusal(error)) {
+        kvs_stats_backing_error(KVS_BACKING_WRITE, error);
         taint(file, error);
+    }
     pthread_rwlock_unlock(&file->content);
 }
 
 void kvs_change_lost(struct kvs_file *file, int error)
 {
+    kvs_stats_backing_error(KVS_BACKING_SYNC, error);
     pthread_rwlock_rdlock(&file->content);
     pthread_mutex_lock(&file->block_lock);
     bool is_owed = file->block.state != KVS_BLOCK_CLEAN;

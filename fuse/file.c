@@ -185,6 +185,7 @@ struct kvs_handle *kvs_handle_create(struct kvs_fs *fs, struct kvs_file *file, i
         file->handles->previous = handle;
     file->handles = handle;
     unlock_table(fs);
+    kvs_stats_add(KVS_STAT_files_opened, 1);
     return handle;
 }
 
@@ -206,6 +207,7 @@ void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle)
         close(plain_fd);
     close(handle->fd);
     free(handle);
+    kvs_stats_add(KVS_STAT_files_closed, 1);
     kvs_file_put(fs, file);
 }
 

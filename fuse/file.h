@@ -15,6 +15,7 @@
 #include "core/block.h"
 #include "core/digest.h"
 #include "core/log.h"
+#include "core/stats.h"
 #include "fuse/buffers.h"
 #include "fuse/inode.h"
 #include "fuse/join.h"
@@ -74,7 +75,8 @@ struct kvs_handle {
     int fd;              /* opened with the client's flags, O_APPEND and O_TRUNC left out */
     atomic_int plain_fd; /* the same without O_DIRECT, opened when alignment asks for it; or -1 */
     bool can_read, can_write, is_direct, is_noatime;
-    bool is_parallel; /* the kernel sends the pieces of one write side by side */
+    bool is_parallel;   /* the kernel sends the pieces of one write side by side */
+    enum kvs_stat load; /* what its open for reading came to, counted when that is answered */
 
     /* What this handle may be served from (serve.h). */
     enum kvs_handle_mode mode;

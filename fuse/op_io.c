@@ -136,10 +136,12 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
                                 : write_at(fs, handle, data, size, offset, fi->writepage);
     kvs_caller_change_ends(req);
 
-    if (written < 0)
+    if (written < 0) {
         kvs_reply_error(req, (int)written);
-    else
-        fuse_reply_write(req, (size_t)written);
+        return;
+    }
+    kvs_stats_add(KVS_STAT_written_bytes, (uint64_t)written);
+    fuse_reply_write(req, (size_t)written);
 }
 
 void kvs_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

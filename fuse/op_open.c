@@ -62,12 +62,18 @@ static int truncate_opened(struct kvs_fs *fs, struct kvs_handle *handle)
     return fd < 0 ? fd : kvs_change_truncate(fs, handle->file, fd, 0, !handle->can_write);
 }
 
+/* What is verified, and counted. */
+static bool is_load(const struct kvs_handle *handle, int flags)
+{
+    return handle->can_read && (flags & O_TRUNC) == 0;
+}
+
 static int prepare_handle(fuse_req_t req, struct kvs_handle *handle, int flags)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
 
     if ((flags & O_TRUNC) == 0)
-        return handle->can_read ? kvs_serve_open(fs, handle) : 0;
+        return is_load(handle, flags) ? kvs_serve_open(fs, handle) : 0;
     kvs_caller_change_begins(req);
     int error = truncate_opened(fs, handle);
     kvs_caller_change_ends(req);
@@ -90,11 +96,21 @@ static void release(struct kvs_fs *fs, struct kvs_handle *handle)
     }
 }
 
+static int describe_opened(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi)
+{
+    int error = describe_handle(fs, handle, fi);
+
+    if (error != 0)
+        handle->load = KVS_STAT_loads_failed;
+    return error;
+}
+
 void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
     struct kvs_node *node = kvs_node_of(fs, ino);
     struct kvs_file *file = NULL;
+    uint64_t since = kvs_stats_now();
     int fd = open_below(fs, node, flags_below(fi->flags));
     int error = fd < 0 ? fd : kvs_file_get(fs, node, &file);
 
@@ -108,7 +124,11 @@ void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     kvs_file_put(fs, file);
     error = handle == NULL ? -ENOMEM : prepare_handle(req, handle, fi->flags);
     if (error == 0)
-        error = describe_handle(fs, handle, fi);
+        error = describe_opened(fs, handle, fi);
+    if (handle != NULL && is_load(handle, fi->flags)) {
+        kvs_stats_add(handle->load, 1);
+        kvs_stats_time(KVS_TIMING_OPEN, since);
+    }
     if (error != 0) {
         if (handle != NULL)
             release(fs, handle);
@@ -214,10 +234,6 @@ void kvs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     struct kvs_fs *fs = kvs_fs_of(req);
     int flags = (flags_below(fi->flags) & ~O_DIRECT) | O_CREAT | O_EXCL;
 
-    if (kvs_is_hidden(parent, name)) {
-        kvs_reply_error(req, -EPERM);
-        return;
-    }
     int fd = create_below(req, kvs_node_of(fs, parent), name, flags, mode);
     /* Somebody else made it since the look-up: the kernel looks again, and opens it. */
     if (fd == -EEXIST && (fi->flags & O_EXCL) == 0)

@@ -30,6 +30,12 @@ static const char *const action_words[] = {
     [KVS_ON_CORRUPT_KEEP] = "kept",
 };
 
+static const enum kvs_corrupt_action done_actions[] = {
+    [KVS_ON_CORRUPT_REMOVE] = KVS_ACTION_REMOVED,
+    [KVS_ON_CORRUPT_QUARANTINE] = KVS_ACTION_QUARANTINED,
+    [KVS_ON_CORRUPT_KEEP] = KVS_ACTION_KEPT,
+};
+
 static void log_corrupt(const char *path, const struct kvs_verification *cause, const char *action)
 {
     char escaped[4096], expected[16] = "malformed";
@@ -202,7 +208,7 @@ static int take_names_away(struct kvs_fs *fs, struct kvs_node *node,
         int error = take_name_away(fs, node, entry, is_first, path, cause);
         if (error == 0) {
             is_first = false;
-            kvs_stats_add(KVS_STAT_removed, 1);
+            kvs_stats_add(KVS_STAT_names_removed, 1);
         }
         if (error == 0 || error == -ENOENT)
             kvs_names_remove(fs, entry->parent, entry->text);
@@ -226,24 +232,51 @@ static bool is_corrupt_still(struct kvs_fs *fs, struct kvs_file *file,
     return fd >= 0 && kvs_snapshot_take(fd, &now) == 0 && kvs_snapshot_equal(&now, &then);
 }
 
-/* Takes the names away as the options say; *action_ret is what was done, for the log. */
-static void act(struct kvs_fs *fs, struct kvs_node *node, const struct kvs_verification *cause,
-                const char *path, struct kvs_names_copy **names_ret, char *action_ret, size_t size)
+/* Takes the names away as the options say, and says what was done, *action_ret for the log. */
+static enum kvs_corrupt_action act(struct kvs_fs *fs, struct kvs_node *node,
+                                   const struct kvs_verification *cause, const char *path,
+                                   struct kvs_names_copy **names_ret, char *action_ret, size_t size)
 {
     const char *action = action_words[fs->options.on_corrupt];
+    enum kvs_corrupt_action done = done_actions[fs->options.on_corrupt];
 
     if (fs->options.read_only) {
         action = "kept (mounted read-only)";
+        done = KVS_ACTION_KEPT;
     } else if (fs->options.on_corrupt != KVS_ON_CORRUPT_KEEP) {
         int error = kvs_names_copy(fs, node, names_ret);
         if (error == 0)
             error = take_names_away(fs, node, *names_ret, path, cause);
         if (error != 0) {
             snprintf(action_ret, size, "kept: could not be %s: %s", action, strerror(-error));
-            return;
+            return KVS_ACTION_FAILED;
         }
     }
     snprintf(action_ret, size, "%s", action);
+    return done;
+}
+
+static enum kvs_corrupt_cause cause_of(const struct kvs_verification *found)
+{
+    if (found->record.kind != KVS_RECORD_SUM)
+        return KVS_CAUSE_MALFORMED;
+    return found->size == 0 ? KVS_CAUSE_EMPTY : KVS_CAUSE_MISMATCH;
+}
+
+/* Of the block with this content: what is stored anew is another one. */
+static uint64_t identify(const struct kvs_verification *found)
+{
+    const struct stat *st = &found->stat;
+    const uint64_t parts[] = {
+        st->st_dev,      st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+        found->computed, found->size};
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
 }
 
 int kvs_refuse(struct kvs_fs *fs, struct kvs_file *file, const struct kvs_verification *cause)
@@ -252,17 +285,18 @@ int kvs_refuse(struct kvs_fs *fs, struct kvs_file *file, const struct kvs_verifi
     kvs_cleanup_free char *known_path = kvs_names_path(fs, node);
     const char *path = known_path != NULL ? known_path : "?";
     struct kvs_names_copy *names = NULL;
+    enum kvs_corrupt_action done = KVS_ACTION_KEPT;
     char action[128];
 
     pthread_rwlock_wrlock(&file->content);
     bool is_corrupt = is_corrupt_still(fs, file, cause);
     if (is_corrupt)
-        act(fs, node, cause, path, &names, action, sizeof(action));
+        done = act(fs, node, cause, path, &names, action, sizeof(action));
     pthread_rwlock_unlock(&file->content);
     if (!is_corrupt)
         return -EAGAIN;
 
-    kvs_stats_add(KVS_STAT_corrupt, 1);
+    kvs_stats_corrupt(cause_of(cause), done, identify(cause));
     log_corrupt(path, cause, action);
     if (names != NULL) {
         make_kernel_forget(fs, names);

@@ -86,7 +86,6 @@ static int seal_content(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64
         return error;
     if (!kvs_block_summed(&file->block, crc)) {
         kvs_digest_restart(&file->digest);
-        kvs_stats_add(KVS_STAT_client_sums_refused, 1);
         kvs_file_log(
             fs, file, KVS_LOG_CLIENT_SUM, LOG_WARNING,
             "the client's own CRC32C is not that of the file: bytes changed on their way; the "
@@ -100,18 +99,18 @@ static int seal_content(struct kvs_fs *fs, struct kvs_file *file, int fd, uint64
         kvs_block_sealed_for_now(&file->block);
     else
         kvs_block_sealed(&file->block);
-    kvs_stats_add(KVS_STAT_sealed, 1);
     return 0;
 }
 
-int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
+/* What is owed is sealed, as far as it can be. *step_ret is what it took, *unknown_ret how many
+ * bytes did not arrive through the mount. */
+static int seal(struct kvs_fs *fs, struct kvs_file *file, int fd, enum kvs_seal_step *step_ret,
+                uint64_t *unknown_ret)
 {
     kvs_cleanup_fd int own_fd = -1;
     struct stat st;
     bool is_untracked = false;
 
-    if (file->block.state == KVS_BLOCK_CLEAN)
-        return 0;
     if (fd < 0) {
         own_fd = kvs_file_open_to_read(fs, file);
         fd = own_fd;
@@ -123,25 +122,52 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
     if (atomic_load(&file->has_unseen_changes))
         kvs_digest_forget_sums(&file->digest);
     uint64_t size = (uint64_t)st.st_size;
-    uint64_t unknown = unknown_len(file, size);
-    enum kvs_seal_step step = kvs_block_seal_begins(
-        &file->block, kvs_digest_is_written(&file->digest, size), unknown == 0, unknown,
-        kvs_change_max_reread(fs), &is_untracked);
-    if (is_untracked) {
-        kvs_stats_add(KVS_STAT_untracked, 1);
-        if (fs->options.checksums == KVS_CHECKSUMS_ON)
-            kvs_file_log(fs, file, KVS_LOG_UNTRACKED, LOG_WARNING,
-                         "changed in place and larger than max_reread: unsealed");
+    *unknown_ret = unknown_len(file, size);
+    *step_ret = kvs_block_seal_begins(&file->block, kvs_digest_is_written(&file->digest, size),
+                                      *unknown_ret == 0, *unknown_ret, kvs_change_max_reread(fs),
+                                      &is_untracked);
+    if (is_untracked && fs->options.checksums == KVS_CHECKSUMS_ON) {
+        kvs_stats_add(KVS_STAT_not_sealed_too_large, 1);
+        kvs_file_log(fs, file, KVS_LOG_UNTRACKED, LOG_WARNING,
+                     "changed in place and larger than max_reread: unsealed");
     }
     int error = 0;
     if (is_untracked && file->block.may_have_record && !file->block.has_client_sum)
         error = kvs_record_remove(fd); /* of content that was tainted, or of a seal half done */
-    if (step == KVS_SEAL_SUM)
+    if (*step_ret == KVS_SEAL_SUM)
         error = seal_content(fs, file, fd, size);
-    else if (step == KVS_SEAL_REFUSE)
+    else if (*step_ret == KVS_SEAL_REFUSE)
         error = -file->block.error;
-    if (error != 0)
-        kvs_stats_add(KVS_STAT_seal_failures, 1);
+    return error;
+}
+
+/* One attempt, by how it ended. */
+static void count_store(const struct kvs_block *block, enum kvs_seal_step step, uint64_t unknown,
+                        int error)
+{
+    if (step == KVS_SEAL_REFUSE) {
+        kvs_stats_add(KVS_STAT_stores_refused, 1);
+    } else if (error != 0 && block->state == KVS_BLOCK_TAINTED &&
+               block->taint == KVS_TAINT_CLIENT_SUM) {
+        kvs_stats_add(KVS_STAT_stores_client_sum, 1);
+    } else if (error != 0) {
+        kvs_stats_add(KVS_STAT_stores_failed, 1);
+        kvs_stats_backing_error(KVS_BACKING_SEAL, error);
+    } else if (step == KVS_SEAL_SUM) {
+        kvs_stats_add(unknown == 0 ? KVS_STAT_stores_arrived : KVS_STAT_stores_read_back, 1);
+    }
+}
+
+int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
+{
+    if (file->block.state == KVS_BLOCK_CLEAN)
+        return 0;
+    enum kvs_seal_step step = KVS_SEAL_NOTHING;
+    uint64_t unknown = 0, since = kvs_stats_now();
+    int error = seal(fs, file, fd, &step, &unknown);
+    count_store(&file->block, step, unknown, error);
+    if (step == KVS_SEAL_SUM)
+        kvs_stats_time(KVS_TIMING_SEAL, since);
     return error;
 }
 
@@ -283,7 +309,9 @@ int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd)
         if (error == 0 && record.kind == KVS_RECORD_NONE) {
             error = kvs_seal_whole(fd, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
             if (error == 0)
-                kvs_stats_add(KVS_STAT_sealed, 1);
+                kvs_stats_add(KVS_STAT_sealed_on_load, 1);
+            else if (error != -EBUSY) /* it moved meanwhile */
+                kvs_stats_backing_error(KVS_BACKING_SEAL, error);
         }
     }
     pthread_rwlock_unlock(&file->content);

@@ -39,12 +39,12 @@ static void touch_atime(struct kvs_handle *handle)
     (void)ignored;
 }
 
-static void serve_raw(struct kvs_handle *handle)
+static void serve_raw(struct kvs_handle *handle, enum kvs_stat load)
 {
     handle->is_verified = false;
+    handle->load = load;
     if (!handle->is_noatime)
         let_atime_move(handle);
-    kvs_stats_add(KVS_STAT_served_raw, 1);
 }
 
 /* How one look at the file went. */
@@ -70,11 +70,9 @@ static void keep_verified(struct kvs_fs *fs, struct kvs_handle *handle,
         kvs_buffer_keep(fs->buffers, *buffer, &handle->buffer);
         *buffer = NULL;
     }
-    kvs_stats_add(is_whole ? KVS_STAT_served_buffer : KVS_STAT_served_pieces, 1);
-    kvs_stats_add(KVS_STAT_verified, 1);
+    handle->load = is_whole ? KVS_STAT_loads_buffer : KVS_STAT_loads_pieces;
     kvs_stats_add(KVS_STAT_verified_bytes, found->size);
     if (found->is_transient) {
-        kvs_stats_add(KVS_STAT_transient, 1);
         kvs_file_log(fs, handle->file, KVS_LOG_TRANSIENT, LOG_WARNING,
                      "read wrong once, right the second time: served");
     }
@@ -94,15 +92,16 @@ static int judge(struct kvs_fs *fs, struct kvs_handle *handle, const struct kvs_
     case KVS_UNSEALED:
         break;
     }
-    if (fs->options.unsealed == KVS_UNSEALED_DENY)
+    if (fs->options.unsealed == KVS_UNSEALED_DENY) {
+        handle->load = KVS_STAT_loads_denied;
         return -EACCES;
+    }
     if (fs->options.unsealed == KVS_UNSEALED_SEAL && *outcome_ret != SEAL_AND_LOOK_AGAIN) {
         *outcome_ret = SEAL_AND_LOOK_AGAIN;
         return 0;
     }
     *outcome_ret = DONE;
-    kvs_stats_add(KVS_STAT_unsealed, 1);
-    serve_raw(handle);
+    serve_raw(handle, KVS_STAT_loads_unsealed);
     return 0;
 }
 
@@ -124,9 +123,8 @@ static int verify(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verif
         .capacity = buffer != NULL ? buffer->capacity : KVS_SCRATCH_SIZE,
         .piece_sums_ret = &sums,
     };
-    int error = kvs_verify(handle->fd, &reading, found_ret);
+    int error = kvs_verify_counted(handle->fd, &reading, found_ret);
     if (error != 0) {
-        kvs_stats_add(found_ret->is_unstable ? KVS_STAT_unstable : KVS_STAT_backing_errors, 1);
         char what[128];
         snprintf(what, sizeof(what), "could not be verified: %s; the file is kept",
                  strerror(-error));
@@ -160,12 +158,16 @@ static int look(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verific
     int error = 0;
 
     pthread_rwlock_rdlock(&file->content);
-    if (fs->options.checksums == KVS_CHECKSUMS_OFF || is_being_written(handle)) {
+    if (fs->options.checksums == KVS_CHECKSUMS_OFF) {
         *outcome_ret = DONE;
-        serve_raw(handle);
+        serve_raw(handle, KVS_STAT_loads_unchecked);
+    } else if (is_being_written(handle)) {
+        *outcome_ret = DONE;
+        serve_raw(handle, KVS_STAT_loads_being_written);
     } else if (kvs_passthrough_pin(fs, handle)) {
         *outcome_ret = DONE;
         note_verified(handle, kvs_pin_size(handle->pin));
+        handle->load = KVS_STAT_loads_pinned;
     } else {
         error = verify(fs, handle, found_ret, outcome_ret);
     }
@@ -188,8 +190,13 @@ static int open_once(struct kvs_fs *fs, struct kvs_handle *handle)
                          "could not be sealed on its first load: served unsealed");
         error = look(fs, handle, &found, &outcome);
     }
-    if (error == 0 && outcome == IS_CORRUPT)
+    if (error == 0 && outcome == IS_CORRUPT) {
         error = kvs_refuse(fs, handle->file, &found);
+        if (error != -EAGAIN) {
+            handle->load = KVS_STAT_loads_corrupt;
+            kvs_stats_add(KVS_STAT_checksum_failures, 1);
+        }
+    }
     return error;
 }
 
@@ -197,6 +204,7 @@ int kvs_serve_open(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     int error = -EAGAIN;
 
+    handle->load = KVS_STAT_loads_failed;
     kvs_seal_unseen(fs, handle->file, false);
     for (int i = 0; error == -EAGAIN && i < MAX_LOOKS; i++)
         error = open_once(fs, handle);
@@ -230,6 +238,12 @@ static int read_window(struct kvs_fs *fs, struct kvs_handle *handle, uint64_t of
     return 0;
 }
 
+static void reply_data(fuse_req_t req, const void *data, size_t len)
+{
+    kvs_stats_add(KVS_STAT_read_bytes, len);
+    fuse_reply_buf(req, data, len);
+}
+
 static void reply_raw(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle, size_t size,
                       uint64_t offset)
 {
@@ -239,10 +253,12 @@ static void reply_raw(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *hand
 
     if (!handle->is_noatime)
         let_atime_move(handle);
-    if (error != 0)
+    if (error != 0) {
+        kvs_stats_backing_error(KVS_BACKING_READ, error);
         kvs_reply_error(req, error);
-    else
-        fuse_reply_buf(req, data, len);
+    } else {
+        reply_data(req, data, len);
+    }
 }
 
 /* Reads whole pieces [first, end) again, from `fd`, and checks each against its sum. */
@@ -292,7 +308,7 @@ static void reply_pieces(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *h
         reply_unreadable(req, fs, handle, error);
     } else {
         touch_atime(handle);
-        fuse_reply_buf(req, (const char *)kvs_worker_scratch() + (offset - first), len);
+        reply_data(req, (const char *)kvs_worker_scratch() + (offset - first), len);
     }
 }
 
@@ -311,7 +327,7 @@ static void reply_pinned(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *h
         reply_unreadable(req, fs, handle, error);
     } else {
         touch_atime(handle);
-        fuse_reply_buf(req, scratch, len);
+        reply_data(req, scratch, len);
     }
 }
 
@@ -338,7 +354,7 @@ void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle
     }
     size_t len = (size_t)KVS_MIN((uint64_t)size, handle->size - offset);
     touch_atime(handle); /* the handle may be gone as soon as the client has its reply */
-    fuse_reply_buf(req, (const char *)buffer->memory + offset, len);
+    reply_data(req, (const char *)buffer->memory + offset, len);
     kvs_buffer_unpin(fs->buffers, buffer);
 }
 

@@ -92,6 +92,11 @@ int kvs_passthrough_create(struct kvs_fs *fs)
     return 0;
 }
 
+bool kvs_passthrough_is_on(const struct kvs_fs *fs)
+{
+    return atomic_load(&fs->passthrough->is_on);
+}
+
 void kvs_passthrough_negotiate(struct kvs_fs *fs, struct fuse_conn_info *conn)
 {
     if (!atomic_load(&fs->passthrough->is_on))
@@ -133,11 +138,12 @@ bool kvs_passthrough_pin(struct kvs_fs *fs, struct kvs_handle *handle)
     if (!atomic_load(&passthrough->is_on) || handle->can_write || handle->is_direct ||
         !is_possible(handle->file) || !is_clean(handle->file))
         return false;
+    uint64_t since = kvs_stats_now();
     handle->pin = kvs_pins_get(fs->pins, handle->fd, &is_known);
     if (handle->pin == NULL)
         return false;
     if (!is_known) {
-        kvs_stats_add(KVS_STAT_verified, 1);
+        kvs_stats_time(KVS_TIMING_VERIFY, since);
         kvs_stats_add(KVS_STAT_verified_bytes, kvs_pin_size(handle->pin));
     }
     return true;
@@ -232,8 +238,8 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
         handle->pin = kvs_pins_get(fs->pins, handle->fd, &is_known);
     }
     fi->direct_io = handle->pin == NULL || handle->is_direct;
-    if (handle->pin != NULL)
-        kvs_stats_add(KVS_STAT_served_passthrough, 1);
+    if (!fi->direct_io)
+        handle->load = KVS_STAT_loads_passthrough;
     return can_write_unseen(handle) ? kvs_change_expect_unseen(fs, handle->file) : 0;
 }
 
