@@ -17,6 +17,8 @@
 //   serve_passthrough  ... or by the kernel itself, from the locked pages of `pinned`
 //   refuse          a corrupt block: its names go, the kernel forgets them (C13)
 //   buffers         memory for verified blocks and requests, within one budget
+//   control         .kvseal at the top of the mount: status and metrics to read
+//   metrics         what the daemon says of itself; metrics_http: the same by HTTP
 //
 // Lock order, outer first: file->append_lock, file->content, then one of table->lock, buffers'
 // lock, digest's lock, pins' lock; file->mode_lock alone. None but file->content is held over a
@@ -25,11 +27,14 @@
 #define KVSEAL_FUSE_FS_H
 
 #include <fuse_lowlevel.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "fuse/options.h"
 
 struct kvs_buffers;
 struct kvs_file;
+struct kvs_http;
 struct kvs_passthrough;
 struct kvs_pins;
 struct kvs_table;
@@ -44,6 +49,11 @@ struct kvs_fs {
     struct kvs_passthrough *passthrough;
     struct kvs_pins *pins;
     struct fuse_session *session;
+    const char *mountpoint;  /* absolute; set before `is_serving` */
+    struct timespec started; /* CLOCK_REALTIME */
+    int metrics_fd;          /* listens until `http` has it; -1: none */
+    struct kvs_http *http;   /* NULL: none */
+    atomic_bool is_serving;  /* the kernel's first request was answered */
 };
 
 static inline struct kvs_fs *kvs_fs_of(fuse_req_t req)

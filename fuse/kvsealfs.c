@@ -22,6 +22,7 @@
 #include "fuse/buffers.h"
 #include "fuse/capabilities.h"
 #include "fuse/inode.h"
+#include "fuse/metrics_http.h"
 #include "fuse/mount.h"
 #include "fuse/ops.h"
 #include "fuse/refuse.h"
@@ -170,9 +171,11 @@ static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
         error = kvs_buffers_create(options->buffer_memory, &fs->buffers);
     if (!error)
         error = kvs_passthrough_create(fs);
-    if (error)
+    if (error) {
         complain("cannot start: %s", strerror(-error));
-    return error;
+        return error;
+    }
+    return options->metrics ? kvs_http_listen(options->metrics, &fs->metrics_fd) : 0;
 }
 
 /* Mounts, and answers the kernel's first request. 0 or -errno, said. */
@@ -223,6 +226,8 @@ static void destroy(struct kvs_fs *fs)
         kvs_buffers_destroy(fs->buffers);
     if (fs->source_fd >= 0)
         close(fs->source_fd);
+    if (fs->metrics_fd >= 0)
+        close(fs->metrics_fd);
 }
 
 /* Serves to the end, and seals what is owed then. 0 or -errno, said; -ETIMEDOUT: something hangs.
@@ -238,13 +243,23 @@ static int serve_requests(struct kvs_fs *fs, const char *mountpoint)
     return seal_error == -ETIMEDOUT || !error ? seal_error : error;
 }
 
+/* From now on the mount answers, and says so. 0 or -errno, said. */
+static int announce(struct kvs_fs *fs, const char *mountpoint)
+{
+    fs->mountpoint = mountpoint;
+    atomic_store(&fs->is_serving, true);
+    return fs->metrics_fd >= 0 ? kvs_http_start(fs, kvs_steal_fd(&fs->metrics_fd), &fs->http) : 0;
+}
+
 /* The whole life of a mount; returns the exit status. `ready_fd`: -1 in the foreground. */
 static int serve(struct kvs_fs *fs, int ready_fd)
 {
     kvs_cleanup_free char *mountpoint = NULL;
     int mount_id = -1;
+    clock_gettime(CLOCK_REALTIME, &fs->started);
     int error = prepare(fs, &mountpoint);
     error = error ? error : mount_session(fs, mountpoint, &mount_id);
+    error = error ? error : announce(fs, mountpoint);
     if (!error) {
         if (ready_fd >= 0)
             leave_terminal(ready_fd);
@@ -252,6 +267,7 @@ static int serve(struct kvs_fs *fs, int ready_fd)
         kvs_service_ready(fs->options.source, mountpoint);
         error = serve_requests(fs, mountpoint);
     }
+    kvs_http_stop(fs->http);
     if (fs->session)
         unmount_session(fs, mountpoint, mount_id);
     if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS))
@@ -297,7 +313,7 @@ int main(int argc, char **argv)
 {
     kvs_log_init("kvsealfs");
     fuse_set_log_func(log_from_libfuse);
-    static struct kvs_fs fs = {.source_fd = -1};
+    static struct kvs_fs fs = {.source_fd = -1, .metrics_fd = -1};
     int status = EXIT_FAILURE;
     if (kvs_options_parse(argc, argv, &fs.options))
         goto out;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/util.h"
+#include "fuse/control.h"
 #include "fuse/inode.h"
 #include "fuse/ops.h"
 #include "fuse/reach.h"
@@ -138,7 +139,7 @@ static int fill_reply(fuse_req_t req, fuse_ino_t ino, struct open_dir *dir, off_
         more = load_entries(dir);
     while (more > 0) {
         const struct dirent64 *entry = (const void *)(dir->entries + dir->start);
-        if (!kvs_is_hidden(ino, entry->d_name)) {
+        if (!kvs_is_control_name(ino, entry->d_name)) {
             struct stat st = {.st_ino = entry->d_ino, .st_mode = (mode_t)DTTOIF(entry->d_type)};
             size_t needed = fuse_add_direntry(req, reply + len, size - len, entry->d_name, &st,
                                               entry->d_off);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/corrupt.h"
 #include "core/util.h"
 #include "fuse/caller.h"
 #include "fuse/file.h"
@@ -13,11 +12,6 @@
 #include "fuse/ops.h"
 #include "fuse/reach.h"
 #include "fuse/seal.h"
-
-bool kvs_is_hidden(fuse_ino_t parent, const char *name)
-{
-    return parent == FUSE_ROOT_ID && strcmp(name, KVS_STATE_DIR) == 0;
-}
 
 void kvs_fill_entry(struct kvs_fs *fs, struct kvs_node *node, const struct stat *st,
                     struct fuse_entry_param *entry_ret)
@@ -65,10 +59,6 @@ void kvs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct kvs_node *node;
     struct stat st;
 
-    if (kvs_is_hidden(parent, name)) {
-        kvs_reply_error(req, -ENOENT);
-        return;
-    }
     int error = kvs_node_lookup(fs, kvs_node_of(fs, parent), name, &node, &st);
     if (error == 0) {
         reply_entry(req, fs, node, &st);
@@ -147,8 +137,6 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, const struc
     struct kvs_fs *fs = kvs_fs_of(req);
     kvs_cleanup_fd int parent_fd = -1;
 
-    if (kvs_is_hidden(parent, name))
-        return -EPERM;
     parent_fd = open_parent(fs, parent);
     if (parent_fd < 0)
         return parent_fd;
@@ -221,8 +209,6 @@ static int remove_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name, i
 {
     kvs_cleanup_fd int parent_fd = -1;
 
-    if (kvs_is_hidden(parent, name))
-        return -ENOENT;
     parent_fd = open_parent(fs, parent);
     if (parent_fd < 0)
         return parent_fd;
@@ -307,10 +293,6 @@ static int rename_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
     kvs_cleanup_fd int new_fd = -1;
     kvs_cleanup_fd int replaced_fd = -1;
 
-    if (kvs_is_hidden(parent, name))
-        return -ENOENT;
-    if (kvs_is_hidden(new_parent, new_name))
-        return -EPERM;
     fd = open_parent(fs, parent);
     if (fd < 0)
         return fd;
@@ -356,8 +338,6 @@ static int link_node(struct kvs_fs *fs, struct kvs_node *node, fuse_ino_t parent
     kvs_cleanup_fd int fd = -1;
     kvs_cleanup_fd int parent_fd = -1;
 
-    if (kvs_is_hidden(parent, name))
-        return -EPERM;
     fd = kvs_node_open(fs, node, O_PATH);
     if (fd < 0)
         return fd;

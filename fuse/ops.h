@@ -8,9 +8,6 @@
 
 extern const struct fuse_lowlevel_ops kvs_operations; /* operations.c */
 
-/* The hidden top-level directory `.kvseal` (C13): not found, not listed, not made. */
-bool kvs_is_hidden(fuse_ino_t parent, const char *name);
-
 /* op_names.c: replies with an entry; shared by what makes or finds a name. `st` as of the node. */
 void kvs_fill_entry(struct kvs_fs *fs, struct kvs_node *node, const struct stat *st,
                     struct fuse_entry_param *entry_ret);

@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/parse.h"
 #include "core/util.h"
+#include "fuse/metrics_http.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
 
@@ -76,6 +77,7 @@ enum kind {
     KIND_SIZE,    /* uint64_t */
     KIND_COUNT,   /* unsigned */
     KIND_SECONDS, /* double */
+    KIND_ADDRESS, /* char *, malloc()ed */
 };
 
 /* Our own settings: NAME=VALUE goes to `offset` in struct kvs_options. */
@@ -114,6 +116,8 @@ static const struct setting {
      .allowed = "seconds from 0 to 86400, as in 0.5"},
     {FIELD(threads), .kind = KIND_COUNT, .least = 4, .most = 4096,
      .allowed = "a whole number from 4 to 4096"},
+    {FIELD(metrics), .kind = KIND_ADDRESS,
+     .allowed = "PORT, HOST:PORT or [IPV6]:PORT, as in 9457 or 0.0.0.0:9457"},
 #undef FIELD
 };
 
@@ -205,6 +209,20 @@ static int set_choice(const struct choice *choices, const char *value, void *fie
     return -EINVAL;
 }
 
+static int replace_text(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value);
+    return *text ? 0 : -ENOMEM;
+}
+
+static int set_address(const char *value, char **field)
+{
+    char host[KVS_HTTP_HOST_SIZE], port[KVS_HTTP_PORT_SIZE];
+    int error = kvs_http_parse(value, host, port);
+    return error ? error : replace_text(field, value);
+}
+
 static int apply_setting(struct kvs_options *options, const struct setting *setting,
                          const char *value)
 {
@@ -221,6 +239,8 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
             return -EINVAL;
         *(double *)field = seconds;
         return 0;
+    case KIND_ADDRESS:
+        return set_address(value, field);
     case KIND_SIZE:
         error = kvs_parse_size(value, &number);
         break;
@@ -235,13 +255,6 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
     else
         *(unsigned *)field = (unsigned)number;
     return 0;
-}
-
-static int replace_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value);
-    return *text ? 0 : -ENOMEM;
 }
 
 /* `item` is the whole NAME[=VALUE], `value` what follows '='. */
@@ -487,6 +500,7 @@ void kvs_options_destroy(struct kvs_options *options)
 {
     free(options->source);
     free(options->mountpoint);
+    free(options->metrics);
     fuse_opt_free_args(&options->session_args);
     *options = (struct kvs_options){0};
 }

@@ -58,6 +58,7 @@ struct kvs_options {
     double negative_timeout;              /* seconds, default 0 */
     enum kvs_invalidate invalidate;       /* default KVS_INVALIDATE_AUTO */
     unsigned threads;                     /* most workers, default 512, 4..4096 */
+    char *metrics;                        /* ADDRESS as of kvs_http_parse(), or NULL: none */
 
     struct fuse_args session_args; /* what libfuse gets: -o fsname=..., allow_other, ... */
 };

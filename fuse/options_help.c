@@ -36,6 +36,7 @@ void kvs_options_print_help(const char *program)
         "  negative_timeout=SECONDS            missing names kept by the kernel (0)\n"
         "  invalidate=auto|names               how the kernel forgets a removed block (auto)\n"
         "  threads=NUMBER                      most requests served at once, 4 to 4096 (512)\n"
+        "  metrics=[HOST:]PORT                 /metrics, /healthz, /readyz by HTTP (none)\n"
         "  ro                                  read only: corrupt blocks are refused, none goes\n"
         "  allow_other, allow_root             who else may use it (root's mount: allow_other)\n"
         "  fsname=NAME, subtype=NAME           as shown by mount(8) (SOURCE, kvsealfs)\n"

@@ -378,6 +378,14 @@ void kvs_pins_forget(struct kvs_pins *pins, dev_t dev, ino_t ino)
     destroy_pin(pins, pin);
 }
 
+uint64_t kvs_pins_used(struct kvs_pins *pins)
+{
+    pthread_mutex_lock(&pins->lock);
+    uint64_t used = pins->used;
+    pthread_mutex_unlock(&pins->lock);
+    return used;
+}
+
 /* Gives up what waits for too long. */
 static void *run_helper(void *argument)
 {

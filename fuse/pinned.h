@@ -41,6 +41,9 @@ void kvs_pins_put(struct kvs_pins *pins, struct kvs_pin *pin);
 /* The inode has no name any more: its pin, if it has one, does not wait for another open. */
 void kvs_pins_forget(struct kvs_pins *pins, dev_t dev, ino_t ino);
 
+/* Bytes locked now, used or waiting. */
+uint64_t kvs_pins_used(struct kvs_pins *pins);
+
 size_t kvs_pin_size(const struct kvs_pin *pin);
 
 /* Copies [offset, offset+len), which must lie inside. 0; -EIO: the pages are gone. */

@@ -25,6 +25,8 @@
 /* Finds out whether it can be used here: options, privileges, the source's file system. 0 or
  * -ENOMEM. */
 int kvs_passthrough_create(struct kvs_fs *fs);
+/* Whether buffered loads go by the kernel, as far as it is known by now. */
+bool kvs_passthrough_is_on(const struct kvs_fs *fs);
 /* Asks the kernel for it. */
 void kvs_passthrough_negotiate(struct kvs_fs *fs, struct fuse_conn_info *conn);
 void kvs_passthrough_destroy(struct kvs_fs *fs);

@@ -77,6 +77,31 @@ struct pool {
     atomic_int error;
 };
 
+/* The process's one pool while there is one, for kvs_workers_count(). */
+static struct pool *current;
+static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void set_current(struct pool *pool)
+{
+    pthread_mutex_lock(&current_lock);
+    current = pool;
+    pthread_mutex_unlock(&current_lock);
+}
+
+struct kvs_workers_count kvs_workers_count(void)
+{
+    struct kvs_workers_count count = {0};
+    pthread_mutex_lock(&current_lock);
+    if (current) {
+        pthread_mutex_lock(&current->lock);
+        count.all = current->count;
+        count.idle = KVS_MIN(atomic_load(&current->idle), count.all);
+        pthread_mutex_unlock(&current->lock);
+    }
+    pthread_mutex_unlock(&current_lock);
+    return count;
+}
+
 static _Thread_local char *scratch;
 
 void *kvs_worker_scratch(void)
@@ -424,6 +449,7 @@ int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
         return -errno;
     struct sigaction wake = {.sa_handler = ignore_signal}; /* without SA_RESTART */
     sigaction(WAKE_SIGNAL, &wake, NULL);
+    set_current(pool);
     sigset_t mask; /* signals come in only while the main thread waits */
     block_signals(&mask);
 
@@ -442,6 +468,7 @@ int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
         kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "%u requests hang and are given up", hanging);
         return -ETIMEDOUT;
     }
+    set_current(NULL);
     destroy_pool(pool);
     return error;
 }

@@ -29,6 +29,12 @@ void *kvs_worker_scratch(void);
  * the loop; -ETIMEDOUT: some hang, and their threads go on using `fs`, which must stay. */
 int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms);
 
+/* How many workers there are, and how many of them wait for a request. */
+struct kvs_workers_count {
+    unsigned all, idle;
+};
+struct kvs_workers_count kvs_workers_count(void);
+
 /* Runs `work` on a thread that has what a worker has, scratch memory above all, and waits for it,
  * at most `limit_s` seconds. 0 or -errno; -ETIMEDOUT: it hangs, and goes on using `fs`. */
 int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_s);
