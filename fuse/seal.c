@@ -141,12 +141,12 @@ static int seal(struct kvs_fs *fs, struct kvs_file *file, int fd, enum kvs_seal_
     return error;
 }
 
-/* One attempt, by how it ended. */
-static void count_store(const struct kvs_block *block, enum kvs_seal_step step, uint64_t unknown,
-                        int error)
+/* One attempt, by how it ended. A refusal that nobody hears was counted when somebody did. */
+static void count_store(const struct kvs_block *block, enum kvs_seal_step step, bool is_heard,
+                        uint64_t unknown, int error)
 {
     if (step == KVS_SEAL_REFUSE) {
-        kvs_stats_add(KVS_STAT_stores_refused, 1);
+        kvs_stats_add(KVS_STAT_stores_refused, is_heard);
     } else if (error != 0 && block->state == KVS_BLOCK_TAINTED &&
                block->taint == KVS_TAINT_CLIENT_SUM) {
         kvs_stats_add(KVS_STAT_stores_client_sum, 1);
@@ -158,17 +158,22 @@ static void count_store(const struct kvs_block *block, enum kvs_seal_step step, 
     }
 }
 
-int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
+static int seal_counted(struct kvs_fs *fs, struct kvs_file *file, int fd, bool is_heard)
 {
     if (file->block.state == KVS_BLOCK_CLEAN)
         return 0;
     enum kvs_seal_step step = KVS_SEAL_NOTHING;
     uint64_t unknown = 0, since = kvs_stats_now();
     int error = seal(fs, file, fd, &step, &unknown);
-    count_store(&file->block, step, unknown, error);
+    count_store(&file->block, step, is_heard, unknown, error);
     if (step == KVS_SEAL_SUM)
         kvs_stats_time(KVS_TIMING_SEAL, since);
     return error;
+}
+
+int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
+{
+    return seal_counted(fs, file, fd, true);
 }
 
 int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle)
@@ -206,7 +211,7 @@ static void seal_unheard(struct kvs_fs *fs, struct kvs_file *file, int fd)
 
     pthread_rwlock_wrlock(&file->content);
     if (atomic_load(&file->writers) == 0 && !atomic_load(&file->has_unseen_changes))
-        error = kvs_seal_locked(fs, file, fd);
+        error = seal_counted(fs, file, fd, false);
     bool is_news = error != 0 && file->block.state == KVS_BLOCK_MODIFIED;
     pthread_rwlock_unlock(&file->content);
     if (is_news) {

@@ -433,29 +433,39 @@ static void c13_a_read_only_source_leaves_it(void **state)
 
 /* ---- .kvseal ---- */
 
+/* What is there by that name is the control directory (test_control.c). */
 static void c13_the_state_directory_does_not_exist_through_the_mount(void **state)
 {
     struct kvt_env *env = *state;
-    char hidden[PATH_MAX], below[PATH_MAX];
+    char hidden[PATH_MAX], below[PATH_MAX], inside[PATH_MAX];
     struct stat st;
     snprintf(below, sizeof(below), "%s/.kvseal", env->source);
     snprintf(hidden, sizeof(hidden), "%s/.kvseal", env->mnt);
+    snprintf(inside, sizeof(inside), "%s/.kvseal/quarantine", env->mnt);
     assert_int_equal(kvt_store(env, "a", SIZE, 1, 0), 0);
     assert_true(mkdir(below, 0700) == 0 || errno == EEXIST);
 
-    kvt_assert_errno(ENOENT, stat(hidden, &st));
-    kvt_assert_errno(ENOENT, open(hidden, O_RDONLY));
-    kvt_assert_errno(ENOENT, rmdir(hidden));
-    kvt_assert_errno(ENOENT, unlink(hidden));
-    kvt_assert_errno(ENOENT, rename(hidden, kvt_mnt(env, "b")));
+    assert_int_equal(stat(below, &st), 0);
+    ino_t real = st.st_ino;
+    assert_int_equal(stat(hidden, &st), 0);
+    assert_true(st.st_ino != real);
+    kvt_assert_errno(ENOENT, stat(inside, &st));
+    kvt_assert_errno(EPERM, rmdir(hidden));
+    kvt_assert_errno(EISDIR, unlink(hidden));
+    kvt_assert_errno(EPERM, rename(hidden, kvt_mnt(env, "b")));
     assert_int_equal(kvt_count_names(env->mnt) + 1, kvt_count_names(env->source));
 
-    kvt_assert_errno(EPERM, mkdir(hidden, 0755));
-    kvt_assert_errno(EPERM, mknod(hidden, S_IFREG | 0644, 0));
-    kvt_assert_errno(EPERM, open(hidden, O_WRONLY | O_CREAT, 0644));
-    kvt_assert_errno(EPERM, rename(kvt_mnt(env, "a"), hidden));
-    kvt_assert_errno(EPERM, symlink("a", hidden));
-    kvt_assert_errno(EPERM, link(kvt_mnt(env, "a"), hidden));
+    kvt_assert_errno(EEXIST, mkdir(hidden, 0755));
+    kvt_assert_errno(EEXIST, mknod(hidden, S_IFREG | 0644, 0));
+    kvt_assert_errno(EISDIR, open(hidden, O_WRONLY | O_CREAT, 0644));
+    kvt_assert_errno(EISDIR, rename(kvt_mnt(env, "a"), hidden));
+    kvt_assert_errno(EEXIST, symlink("a", hidden));
+    kvt_assert_errno(EEXIST, link(kvt_mnt(env, "a"), hidden));
+    assert_int_equal(mkdir(kvt_mnt(env, "d"), 0755), 0);
+    kvt_assert_errno(EPERM, rename(kvt_mnt(env, "d"), hidden));
+    kvt_assert_errno(EPERM,
+                     renameat2(AT_FDCWD, kvt_mnt(env, "d"), AT_FDCWD, hidden, RENAME_EXCHANGE));
+    assert_int_equal(rmdir(kvt_mnt(env, "d")), 0);
     assert_int_equal(kvt_load(env, "a", SIZE, 1, 0), 0);
     assert_int_equal(stat(below, &st), 0);
 }

@@ -197,6 +197,15 @@ static void c21_bad_options_are_refused_by_name(void **state)
         {"entry_timeout=86401", "bad value '86401'"},
         {"negative_timeout=1.2.3", "bad value '1.2.3'"},
         {"negative_timeout=.", "bad value '.'"},
+        {"metrics=", "bad value '' for option 'metrics': allowed is PORT, HOST:PORT or"},
+        {"metrics", "option 'metrics' needs a value"},
+        {"metrics=host", "bad value 'host'"},
+        {"metrics=host:", "bad value 'host:'"},
+        {"metrics=65536", "bad value '65536'"},
+        {"metrics=::1:9457", "bad value '::1:9457'"},
+        {"metrics=[::1]", "bad value '[::1]'"},
+        {"metrics=[]:1", "bad value '[]:1'"},
+        {"metrics=1:-1", "bad value '1:-1'"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct kvs_options options;
