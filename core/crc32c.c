@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC32C: the choice between ISA-L and plain C, and the arithmetic that joins sums.
+// CRC32C: the choice of the code for this CPU, and the arithmetic that joins sums.
 #include "core/crc32c.h"
 
 #include <stdbool.h>
@@ -10,12 +10,14 @@
 #include <sys/auxv.h>
 #endif
 
+#include "core/crc32c_lanes.h"
+
 #define POLYNOMIAL 0x82F63B78u
 
 /* The largest piece for ISA-L, which counts in int. */
 #define MAX_PIECE ((size_t)1 << 30)
 
-static bool use_isal;
+static bool use_isal, use_lanes;
 
 /* powers[k] is x^(8 * 2^k) mod P, the factor for 2^k bytes. */
 static uint32_t powers[64];
@@ -55,22 +57,32 @@ static bool has_isal_kernel(void)
 #endif
 }
 
+/* ISA-L's code for AVX-512 reads as fast as memory gives; its older ones are slower than our lanes
+ * wherever the data is not in a cache. */
+static bool has_wide_isal_kernel(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");
+#else
+    return false;
+#endif
+}
+
 /* Before main(), so that no thread can see it half done. */
 __attribute__((constructor)) static void prepare(void)
 {
     use_isal = has_isal_kernel();
+    use_lanes = kvs_crc32c_lanes_work() && !has_wide_isal_kernel();
     powers[0] = 0x80000000u >> 8;
     for (int k = 1; k < 64; k++)
         powers[k] = multiply(powers[k - 1], powers[k - 1]);
 }
 
-uint32_t kvs_crc32c(uint32_t crc, const void *data, size_t len)
+static uint32_t sum_by_isal(uint32_t crc, const void *data, size_t len)
 {
     /* ISA-L takes a pointer to non-const, but does not write. */
     unsigned char *p = (unsigned char *)data;
 
-    if (!use_isal)
-        return kvs_crc32c_portable(crc, data, len);
     while (len > 0) {
         size_t piece = len < MAX_PIECE ? len : MAX_PIECE;
 
@@ -80,6 +92,15 @@ uint32_t kvs_crc32c(uint32_t crc, const void *data, size_t len)
         len -= piece;
     }
     return crc;
+}
+
+uint32_t kvs_crc32c(uint32_t crc, const void *data, size_t len)
+{
+    size_t done = use_lanes ? kvs_crc32c_lanes(&crc, data, len) : 0;
+    const unsigned char *rest = (const unsigned char *)data + done;
+
+    return use_isal ? sum_by_isal(crc, rest, len - done)
+                    : kvs_crc32c_portable(crc, rest, len - done);
 }
 
 uint32_t kvs_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
@@ -94,5 +115,5 @@ uint32_t kvs_crc32c_zeros(uint64_t len)
 
 const char *kvs_crc32c_name(void)
 {
-    return use_isal ? "isa-l" : "portable";
+    return use_lanes ? "sse4.2" : use_isal ? "isa-l" : "portable";
 }

@@ -38,7 +38,8 @@ uint32_t kvs_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b);
 /* The sum of `len` zero bytes. */
 uint32_t kvs_crc32c_zeros(uint64_t len);
 
-/* Which code kvs_crc32c uses: "isa-l" or "portable". For logs. */
+/* Which code kvs_crc32c uses: "sse4.2" (large pieces; small ones by ISA-L), "isa-l" or "portable".
+ * For logs. */
 const char *kvs_crc32c_name(void);
 
 #endif

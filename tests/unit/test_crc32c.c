@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/crc32c.h"
+#include "core/crc32c_lanes.h"
 
 #define MAX_LEN 4096
 
@@ -29,6 +30,14 @@
 
 typedef uint32_t crc_function(uint32_t crc, const void *data, size_t len);
 
+/* Also on CPUs where kvs_crc32c has something better. */
+static uint32_t sum_by_lanes(uint32_t crc, const void *data, size_t len)
+{
+    size_t done = kvs_crc32c_lanes_work() ? kvs_crc32c_lanes(&crc, data, len) : 0;
+
+    return kvs_crc32c_portable(crc, (const char *)data + done, len - done);
+}
+
 /* Every implementation passes the same tests. */
 static const struct {
     const char *name;
@@ -36,6 +45,7 @@ static const struct {
 } implementations[] = {
     {"kvs_crc32c", kvs_crc32c},
     {"kvs_crc32c_portable", kvs_crc32c_portable},
+    {"kvs_crc32c_lanes", sum_by_lanes},
 };
 
 #define FOR_EACH(i)                                                                                \
@@ -182,6 +192,48 @@ static void c06_no_byte_outside_is_read(void **state)
     unmap_guarded(data, MAX_LEN);
 }
 
+/* Where one lane, and one round of them, ends and the next begins. */
+static void c06_lengths_around_the_lanes(void **state)
+{
+    enum { KIB = 1024, MOST = 1100 * KIB };
+    static const size_t lengths[] = {16 * KIB,  48 * KIB,  64 * KIB,  65 * KIB,
+                                     128 * KIB, 192 * KIB, 256 * KIB, 320 * KIB,
+                                     500 * KIB, 512 * KIB, 576 * KIB, 1024 * KIB};
+    unsigned char *data = map_guarded(MOST);
+
+    fill_random(data, MOST);
+    for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
+        for (int delta = -9; delta <= 9; delta++) {
+            size_t len = lengths[l] + (size_t)delta;
+            const unsigned char *last = data + MOST - len; /* every alignment */
+            uint32_t crc = (uint32_t)next_random();
+            uint32_t reference = sum_bytewise(crc, last, len);
+
+            FOR_EACH(i)
+            {
+                if (implementations[i].sum(crc, last, len) != reference)
+                    fail_msg("%s: %zu bytes", implementations[i].name, len);
+            }
+        }
+    }
+    unmap_guarded(data, MOST);
+}
+
+static void c06_lanes_take_all_they_can(void **state)
+{
+    static const unsigned char data[3 * KVS_CRC32C_LANES_LEAST];
+    uint32_t crc = 0;
+
+    if (!kvs_crc32c_lanes_work()) {
+        print_message("this CPU has no CRC32 instruction\n");
+        skip();
+    }
+    assert_int_equal(kvs_crc32c_lanes(&crc, data, KVS_CRC32C_LANES_LEAST - 1), 0);
+    assert_int_equal(crc, 0);
+    assert_int_equal(kvs_crc32c_lanes(&crc, data, sizeof(data) - 1), 2 * KVS_CRC32C_LANES_LEAST);
+    assert_int_equal(crc, kvs_crc32c_zeros(2 * KVS_CRC32C_LANES_LEAST));
+}
+
 static void c06_sums_run_on(void **state)
 {
     unsigned char data[1024];
@@ -304,6 +356,8 @@ int main(void)
         cmocka_unit_test(c06_vectors),
         cmocka_unit_test(c06_every_length_at_every_alignment),
         cmocka_unit_test(c06_no_byte_outside_is_read),
+        cmocka_unit_test(c06_lengths_around_the_lanes),
+        cmocka_unit_test(c06_lanes_take_all_they_can),
         cmocka_unit_test(c06_sums_run_on),
         cmocka_unit_test(c06_more_than_an_int_of_bytes),
         cmocka_unit_test(c06_combine_equals_direct),
