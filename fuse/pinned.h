@@ -23,8 +23,8 @@ struct kvs_pins;
 struct kvs_pin;
 
 /* 0 or -ENOMEM. `budget`: the most bytes that are locked at a time, used or waiting; `most`: the
- * largest block. Handles
- * SIGBUS from here on: reading a pin whose file was cut is an error, not the end. */
+ * largest block. Handles SIGBUS from here on: reading a pin whose file was cut is an error, not the
+ * end. */
 int kvs_pins_create(uint64_t budget, uint64_t most, struct kvs_pins **pins_ret);
 void kvs_pins_destroy(struct kvs_pins *pins);
 
@@ -32,9 +32,9 @@ void kvs_pins_destroy(struct kvs_pins *pins);
 bool kvs_pins_suit(int fd);
 
 /* The pin of the block that `fd` is open on (for reading, buffered, O_NOATIME where that is
- * allowed), verified now, or before and unchanged since: then *is_known_ret. NULL when there is no
- * clean match with its record, no room, an error, or when it is not in the page cache as a whole:
- * kvs_verify() will say. */
+ * allowed), verified now, or before and unchanged since: then *is_known_ret. What is not in the
+ * page cache is read into it. NULL when there is no clean match with its record, no room, or an
+ * error: kvs_verify() will say which. */
 struct kvs_pin *kvs_pins_get(struct kvs_pins *pins, int fd, bool *is_known_ret);
 void kvs_pins_put(struct kvs_pins *pins, struct kvs_pin *pin);
 

@@ -15,6 +15,7 @@
 /* Numbers of blocks: those to load, those that are stored again for each cold load, new ones. */
 #define SET_FIRST   0
 #define COLD_FIRST  ((uint64_t)1 << 20)
+#define HOT_FIRST   ((uint64_t)1 << 21)
 #define STORE_FIRST ((uint64_t)1 << 30)
 
 /* Blocks that are loaded again and again stay below the mount's budget for pages in memory. */
@@ -71,6 +72,15 @@ static void run_job(const struct tier_job *job, struct outcome *outcome, double 
     *numbers_ret = result.numbers;
 }
 
+/* Blocks that were stored a moment ago, buffered, are what a tier loads from the page cache. */
+static void lay_out_hot(struct tier_job *job, uint64_t count)
+{
+    job->first = HOT_FIRST;
+    job->blocks = count;
+    tier_fill(job->side, job->size, HOT_FIRST, count, false);
+    side_sync(job->side);
+}
+
 /* One side's turn in one round of a cell. */
 static void run_slice(const struct settings *settings, struct cell *cell, const struct side *side,
                       struct outcome *outcome)
@@ -107,22 +117,21 @@ static void run_slice(const struct settings *settings, struct cell *cell, const 
         /* New files: what a daemon has locked in memory cannot be dropped from the page cache. */
         job.first = COLD_FIRST;
         job.blocks = job.least_ops = job.most_ops = KVS_MAX(set / 2, cell->threads);
-        tier_fill(side, cell->size, COLD_FIRST, job.blocks);
+        tier_fill(side, cell->size, COLD_FIRST, job.blocks, true);
         side_sync(side);
         side_cool(side, COLD_FIRST, job.blocks);
         run_job(&job, outcome, &seconds, &bytes, &numbers);
         break;
     case LOAD_FIRST:
+        lay_out_hot(&job, set);
         job.least_ops = job.most_ops = set;
-        side_warm(side, SET_FIRST, set);
         while (seconds < settings->seconds) {
-            side_touch(side, SET_FIRST, set);
+            side_touch(side, HOT_FIRST, set);
             run_job(&job, outcome, &seconds, &bytes, &numbers);
         }
         break;
     default: /* LOAD_REOPEN */
-        job.blocks = KVS_MIN(set, HOT_BYTES / cell->size);
-        side_warm(side, SET_FIRST, job.blocks);
+        lay_out_hot(&job, KVS_MIN(set, HOT_BYTES / cell->size));
         struct tier_job first = job;
         struct parallel_result ignored;
         first.least_ops = first.most_ops = job.blocks;
@@ -163,13 +172,14 @@ void cells_measure(struct results *results)
         uint64_t set = count_set(&results->settings, size);
 
         for (unsigned i = 0; i < results->side_count; i++)
-            tier_fill(&results->sides[i], size, SET_FIRST, set);
+            tier_fill(&results->sides[i], size, SET_FIRST, set, true);
         side_sync(&results->sides[0]);
         for (; cell < end && cell->size == size; cell++)
             measure_cell(results, cell);
         for (unsigned i = 0; i < results->side_count; i++) {
             side_remove(&results->sides[i], SET_FIRST, set);
             side_remove(&results->sides[i], COLD_FIRST, set);
+            side_remove(&results->sides[i], HOT_FIRST, set);
         }
         side_sync(&results->sides[0]);
     }

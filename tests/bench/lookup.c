@@ -63,7 +63,7 @@ void lookup_measure(struct results *results)
     const struct settings *settings = &results->settings;
 
     for (unsigned i = 0; i < results->side_count; i++)
-        tier_fill(&results->sides[i], BLOCK_SIZE, PRESENT, NAMES);
+        tier_fill(&results->sides[i], BLOCK_SIZE, PRESENT, NAMES, true);
     for (unsigned look = 0; look < LOOKS; look++) {
         for (unsigned t = 0; t < settings->thread_count; t++) {
             struct lookup *lookup = &results->lookups[results->lookup_count++];

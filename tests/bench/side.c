@@ -70,17 +70,6 @@ void side_cool(const struct side *side, uint64_t first, uint64_t count)
     }
 }
 
-void side_warm(const struct side *side, uint64_t first, uint64_t count)
-{
-    static char sink[1 << 20];
-
-    for (uint64_t i = 0; i < count; i++) {
-        kvs_cleanup_fd int fd = open_below(side, first + i);
-        while (read(fd, sink, sizeof(sink)) > 0)
-            ;
-    }
-}
-
 void side_touch(const struct side *side, uint64_t first, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {

@@ -32,9 +32,8 @@ void side_remove(const struct side *side, uint64_t first, uint64_t count);
 /* Writes everything of the file system to its device. */
 void side_sync(const struct side *side);
 
-/* Takes blocks out of the page cache, and puts them in. Both below, where no daemon notices. */
+/* Takes blocks out of the page cache, below, where no daemon notices. */
 void side_cool(const struct side *side, uint64_t first, uint64_t count);
-void side_warm(const struct side *side, uint64_t first, uint64_t count);
 
 /* Makes the blocks look changed (ctime), so that what was verified has to be verified again. */
 void side_touch(const struct side *side, uint64_t first, uint64_t count);

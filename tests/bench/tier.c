@@ -139,12 +139,12 @@ void tier_run(const struct tier_job *job, struct parallel_result *result_ret)
     parallel_run(&work, result_ret);
 }
 
-void tier_fill(const struct side *side, size_t size, uint64_t first, uint64_t count)
+void tier_fill(const struct side *side, size_t size, uint64_t first, uint64_t count, bool direct)
 {
     const struct tier_job job = {
         .side = side,
         .is_store = true,
-        .direct = true,
+        .direct = direct,
         .size = size,
         .threads = (unsigned)KVS_MIN(count, 4),
         .first = first,

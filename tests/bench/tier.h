@@ -29,7 +29,7 @@ void tier_prepare(size_t most_size, unsigned most_threads);
 /* The caller frees result_ret->latencies. Dies where an operation fails or a block is wrong. */
 void tier_run(const struct tier_job *job, struct parallel_result *result_ret);
 
-/* Stores blocks first .. first + count - 1, not measured. */
-void tier_fill(const struct side *side, size_t size, uint64_t first, uint64_t count);
+/* Stores blocks first .. first + count - 1, not measured: past the page cache, or into it. */
+void tier_fill(const struct side *side, size_t size, uint64_t first, uint64_t count, bool direct);
 
 #endif
