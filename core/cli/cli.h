@@ -32,6 +32,7 @@ struct kvs_cli_command {
 extern const struct kvs_cli_command kvs_cmd_verify;
 extern const struct kvs_cli_command kvs_cmd_seal;
 extern const struct kvs_cli_command kvs_cmd_show;
+extern const struct kvs_cli_command kvs_cmd_status;
 
 /* ---- options ---- */
 

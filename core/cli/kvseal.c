@@ -12,6 +12,7 @@ static const struct kvs_cli_command *const commands[] = {
     &kvs_cmd_verify,
     &kvs_cmd_seal,
     &kvs_cmd_show,
+    &kvs_cmd_status,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
