@@ -7,6 +7,7 @@
 //   worker          the loop: threads that receive requests and call the operations
 //   operations.c    the table of operations; op_*.c hold them: resolve, do, reply once
 //   inode  names    (dev, ino) -> node, with life-times; the names a node is known by
+//   forget          the bound of that table: the kernel is asked to forget
 //   reach           node -> descriptor: by file handle, by name, by another open handle
 //   caller          creation as the caller: uid, gid, groups, umask
 //   file            one inode's content: block state, digest, who has it open
@@ -34,6 +35,7 @@
 
 struct kvs_buffers;
 struct kvs_file;
+struct kvs_forgetter;
 struct kvs_http;
 struct kvs_passthrough;
 struct kvs_pins;
@@ -45,6 +47,7 @@ struct kvs_fs {
                       (C22) */
     struct kvs_table *table;
     struct kvs_file *files; /* all that are open or owe a seal; protected by the table's lock */
+    struct kvs_forgetter *forgetter; /* NULL: the table of names has no bound */
     struct kvs_buffers *buffers;
     struct kvs_passthrough *passthrough;
     struct kvs_pins *pins;

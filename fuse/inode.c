@@ -136,6 +136,7 @@ void kvs_table_reap(struct kvs_table *table, struct kvs_node *node)
         }
         if (node->kept_fd >= 0)
             table->kept_count--;
+        table->reaped_count++;
         node->hash_next = table->dead;
         table->dead = node;
     }
@@ -166,6 +167,9 @@ int kvs_table_create(int source_fd, struct kvs_table **table_ret)
     if (!table)
         return -ENOMEM;
     pthread_mutex_init(&table->lock, NULL);
+    pthread_cond_init(&table->crowded, NULL);
+    pthread_cond_init(&table->ending, NULL);
+    table->max_names = UINT64_MAX;
     table->node_buckets = table->name_buckets = FIRST_BUCKETS;
     table->nodes = calloc(FIRST_BUCKETS, sizeof(struct kvs_node *));
     table->names = calloc(FIRST_BUCKETS, sizeof(struct kvs_name *));
@@ -197,6 +201,8 @@ void kvs_table_destroy(struct kvs_table *table)
     free(table->names);
     free(table->nodes);
     free(table->root);
+    pthread_cond_destroy(&table->ending);
+    pthread_cond_destroy(&table->crowded);
     pthread_mutex_destroy(&table->lock);
     free(table);
 }
@@ -212,6 +218,11 @@ void kvs_table_count(struct kvs_table *table, uint64_t *nodes_ret, uint64_t *nam
     *nodes_ret = table->node_count + 1; /* the root */
     *names_ret = table->name_count;
     kvs_table_unlock(table);
+}
+
+void kvs_table_limit(struct kvs_table *table, uint64_t max_names)
+{
+    table->max_names = max_names > 0 ? max_names : UINT64_MAX;
 }
 
 void kvs_table_use_handles(struct kvs_table *table, bool use)
@@ -247,6 +258,7 @@ int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
     }
     if (node) {
         node->nlookup++;
+        node->age = KVS_NODE_NEW;
         if (parent)
             error = kvs_table_add_name(table, parent, name, node);
         if (error != 0) {

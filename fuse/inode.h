@@ -24,6 +24,13 @@
 struct kvs_file;
 struct kvs_name;
 
+/* For the bound of the table (forget.h). */
+enum kvs_node_age {
+    KVS_NODE_NEW, /* looked up since the hand came by */
+    KVS_NODE_OLD,
+    KVS_NODE_ASKED, /* the kernel was asked to forget it */
+};
+
 struct kvs_node {
     struct kvs_node *hash_next; /* protected by the table's lock, as are all but dev, ino, handle */
     dev_t dev;
@@ -36,12 +43,16 @@ struct kvs_node {
     int kept_fd;            /* kvs_node_keep(); -1: none */
     uint32_t handle_type;
     uint32_t handle_len;    /* 0: no file handle, reached by name */
+    uint8_t age;            /* enum kvs_node_age */
     unsigned char handle[]; /* as name_to_handle_at gave it */
 };
 
 /* Makes the table with the root node (the source directory itself, FUSE_ROOT_ID). 0 or -errno. */
 int kvs_table_create(int source_fd, struct kvs_table **table_ret);
 void kvs_table_destroy(struct kvs_table *table);
+
+/* More names than this are too many: forget.h. 0: none are. */
+void kvs_table_limit(struct kvs_table *table, uint64_t max_names);
 
 /* The one lock of nodes, names and the `file` pointers. Never held over a system call that can
  * hang. */

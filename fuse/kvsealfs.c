@@ -21,6 +21,7 @@
 #include "core/util.h"
 #include "fuse/buffers.h"
 #include "fuse/capabilities.h"
+#include "fuse/forget.h"
 #include "fuse/inode.h"
 #include "fuse/metrics_http.h"
 #include "fuse/mount.h"
@@ -168,6 +169,8 @@ static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
     kvs_capabilities_reduce();
     error = kvs_table_create(fs->source_fd, &fs->table);
     if (!error)
+        kvs_table_limit(fs->table, options->max_names);
+    if (!error)
         error = kvs_buffers_create(options->buffer_memory, &fs->buffers);
     if (!error)
         error = kvs_passthrough_create(fs);
@@ -206,7 +209,7 @@ static void unmount_session(struct kvs_fs *fs, const char *mountpoint, int mount
 {
     if (mount_id < 0 || kvs_mount_id(mountpoint) != mount_id)
         return;
-    if (!kvs_refuse_await_end(0))
+    if (!kvs_refuse_await_end(0) || fs->forgetter)
         umount2(mountpoint, MNT_FORCE | MNT_DETACH);
     fuse_session_unmount(fs->session);
 }
@@ -234,7 +237,10 @@ static void destroy(struct kvs_fs *fs)
  */
 static int serve_requests(struct kvs_fs *fs, const char *mountpoint)
 {
-    int error = kvs_workers_run(fs, GRACE_MS);
+    int error = kvs_forget_start(fs);
+    if (!error)
+        error = kvs_workers_run(fs, GRACE_MS);
+    (void)kvs_forget_stop(fs); /* what hangs then ends with the mount */
     if (error)
         complain("%s is no longer served: %s", mountpoint, strerror(-error));
     int seal_error = kvs_worker_run_once(fs, kvs_seal_all, LAST_SEALS_S);
@@ -270,7 +276,8 @@ static int serve(struct kvs_fs *fs, int ready_fd)
     kvs_http_stop(fs->http);
     if (fs->session)
         unmount_session(fs, mountpoint, mount_id);
-    if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS))
+    if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS) &&
+        kvs_forget_stop(fs) == 0)
         destroy(fs);
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -62,7 +62,8 @@ static int insert_name(struct kvs_table *table, struct kvs_node *parent, const c
     size_t bucket = bucket_of(parent, text, table->name_buckets);
     name->hash_next = table->names[bucket];
     table->names[bucket] = name;
-    table->name_count++;
+    if (table->name_count++ == table->max_names)
+        pthread_cond_signal(&table->crowded);
     name->node_next = node->names;
     node->names = name;
     name->parent = parent;

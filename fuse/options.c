@@ -114,6 +114,8 @@ static const struct setting {
      .allowed = "seconds from 0 to 86400, as in 0.5"},
     {FIELD(negative_timeout), .kind = KIND_SECONDS, .most = 86400,
      .allowed = "seconds from 0 to 86400, as in 0.5"},
+    {FIELD(max_names), .kind = KIND_COUNT, .most = 1000000000,
+     .allowed = "a whole number from 0 (no limit) to 1000000000"},
     {FIELD(threads), .kind = KIND_COUNT, .least = 4, .most = 4096,
      .allowed = "a whole number from 4 to 4096"},
     {FIELD(metrics), .kind = KIND_ADDRESS,
@@ -479,6 +481,7 @@ int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret)
         .pinned_memory = 256 * MIB,
         .attr_timeout = 1,
         .entry_timeout = 1,
+        .max_names = 250000,
         .threads = 512,
         .session_args = FUSE_ARGS_INIT(0, NULL),
     };

@@ -57,6 +57,7 @@ struct kvs_options {
     double entry_timeout;                 /* seconds, default 1 */
     double negative_timeout;              /* seconds, default 0 */
     enum kvs_invalidate invalidate;       /* default KVS_INVALIDATE_AUTO */
+    unsigned max_names;                   /* default 250000; 0: no limit */
     unsigned threads;                     /* most workers, default 512, 4..4096 */
     char *metrics;                        /* ADDRESS as of kvs_http_parse(), or NULL: none */
 

@@ -35,6 +35,7 @@ void kvs_options_print_help(const char *program)
         "  entry_timeout=SECONDS               names kept by the kernel (1)\n"
         "  negative_timeout=SECONDS            missing names kept by the kernel (0)\n"
         "  invalidate=auto|names               how the kernel forgets a removed block (auto)\n"
+        "  max_names=NUMBER                    most names that are remembered, 0: all (250000)\n"
         "  threads=NUMBER                      most requests served at once, 4 to 4096 (512)\n"
         "  metrics=[HOST:]PORT                 /metrics, /healthz, /readyz by HTTP (none)\n"
         "  ro                                  read only: corrupt blocks are refused, none goes\n"

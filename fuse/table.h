@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of nodes and names as inode.c, names.c and reach.c share it; nobody else looks inside.
+// The table of nodes and names as inode.c, names.c, reach.c and forget.c share it; nobody else
+// looks inside.
 //
 // Two hashes under one lock. Nodes by (device, inode number, file type, file handle): the type is
 // in the key because where there are no file handles a reused inode number shows only by it. Names
@@ -15,13 +16,18 @@
 #include "fuse/names.h"
 
 struct kvs_table {
-    pthread_mutex_t lock; /* of all that follows but root, source_dev, use_handles */
+    pthread_mutex_t lock; /* of all that follows but max_names, root, source_dev, use_handles */
     struct kvs_node **nodes;
     struct kvs_name **names;
     size_t node_buckets, name_buckets; /* powers of two */
     uint64_t node_count, name_count;
     unsigned kept_count;   /* nodes with a kept_fd */
     struct kvs_node *dead; /* freed when the lock is given back, by hash_next */
+    uint64_t reaped_count; /* nodes that came to their end */
+    size_t hand;           /* the bucket of nodes that forget.c looked at last */
+    bool is_ending;        /* forget.c has to end */
+    pthread_cond_t crowded, ending;
+    uint64_t max_names; /* UINT64_MAX: no limit */
     struct kvs_node *root;
     dev_t source_dev;
     bool use_handles; /* file handles of the source's device lead to its inodes */

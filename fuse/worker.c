@@ -57,7 +57,8 @@ struct worker {
     pthread_mutex_t lock; /* while a signal is sent, it stays receiving */
     bool is_receiving;
     atomic_uint orders;
-    atomic_bool has_served; /* since the last tick */
+    atomic_uint_fast64_t inode, second_inode; /* of the request that is served; RENAME has two */
+    atomic_bool has_served;                   /* since the last tick */
     atomic_bool is_trimmed;
 };
 
@@ -77,7 +78,7 @@ struct pool {
     atomic_int error;
 };
 
-/* The process's one pool while there is one, for kvs_workers_count(). */
+/* The process's one pool while there is one, for kvs_workers_count() and kvs_workers_serve(). */
 static struct pool *current;
 static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -234,11 +235,39 @@ static bool is_forget(const void *request)
     return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
 }
 
+/* Makes known which directories the request may hold the locks of. */
+static void note_inodes(struct worker *worker, const void *request)
+{
+    const struct fuse_in_header *header = request;
+    const struct fuse_rename_in *rename = (const void *)(header + 1); /* begins as rename2_in */
+    bool is_rename = header->opcode == FUSE_RENAME || header->opcode == FUSE_RENAME2;
+
+    atomic_store(&worker->inode, header->nodeid);
+    atomic_store(&worker->second_inode, is_rename ? rename->newdir : 0);
+}
+
+bool kvs_workers_serve(fuse_ino_t directory)
+{
+    bool serves = false;
+
+    pthread_mutex_lock(&current_lock);
+    if (current) {
+        pthread_mutex_lock(&current->lock);
+        for (struct worker *worker = current->workers; worker && !serves; worker = worker->next)
+            serves = atomic_load(&worker->inode) == directory ||
+                     atomic_load(&worker->second_inode) == directory;
+        pthread_mutex_unlock(&current->lock);
+    }
+    pthread_mutex_unlock(&current_lock);
+    return serves;
+}
+
 static void serve(struct worker *worker, size_t len)
 {
     struct pool *pool = worker->pool;
     struct fuse_buf request = {.size = len, .mem = worker->memory + KVS_IO_ALIGN - WRITE_HEADER};
 
+    note_inodes(worker, request.mem);
     unsigned idle = atomic_fetch_sub(&pool->idle, 1) - 1;
     if (idle < atomic_load_explicit(&pool->least_idle, memory_order_relaxed))
         atomic_store_explicit(&pool->least_idle, idle, memory_order_relaxed);
@@ -246,6 +275,8 @@ static void serve(struct worker *worker, size_t len)
         start_worker(pool, false) && !atomic_exchange(&pool->is_short, true))
         eventfd_write(pool->wake_fd, 1);
     fuse_session_process_buf(pool->fs->session, &request);
+    atomic_store(&worker->inode, 0);
+    atomic_store(&worker->second_inode, 0);
     atomic_fetch_add_explicit(&pool->served, 1, memory_order_relaxed);
     atomic_store_explicit(&worker->is_trimmed, false, memory_order_relaxed);
     atomic_store_explicit(&worker->has_served, true, memory_order_relaxed);

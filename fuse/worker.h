@@ -11,6 +11,7 @@
 #ifndef KVSEAL_FUSE_WORKER_H
 #define KVSEAL_FUSE_WORKER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "fuse/fs.h"
@@ -34,6 +35,10 @@ struct kvs_workers_count {
     unsigned all, idle;
 };
 struct kvs_workers_count kvs_workers_count(void);
+
+/* Whether a request that names this directory, or is about the directory itself, is being served.
+ */
+bool kvs_workers_serve(fuse_ino_t directory);
 
 /* Runs `work` on a thread that has what a worker has, scratch memory above all, and waits for it,
  * at most `limit_s` seconds. 0 or -errno; -ETIMEDOUT: it hangs, and goes on using `fs`. */

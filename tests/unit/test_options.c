@@ -79,6 +79,7 @@ static void c21_defaults(void **state)
     assert_int_equal(options.pinned_memory, 256 << 20);
     assert_true(options.attr_timeout == 1 && options.entry_timeout == 1);
     assert_true(options.negative_timeout == 0);
+    assert_int_equal(options.max_names, 250000);
     assert_int_equal(options.threads, 512);
     assert_true(is_told(&options, "default_permissions"));
     assert_true(is_told(&options, "fsname=/source"));
@@ -175,6 +176,8 @@ static void c21_bad_options_are_refused_by_name(void **state)
         {"remount", "unknown option 'remount'"},
         {"threads", "option 'threads' needs a value: a whole number from 4 to 4096"},
         {"threads=", "bad value '' for option 'threads'"},
+        {"max_names=-1", "bad value '-1' for option 'max_names': allowed is a whole number from 0"},
+        {"max_names=1000000001", "bad value '1000000001'"},
         {"threads=3", "bad value '3' for option 'threads': allowed is a whole number from 4"},
         {"threads=4097", "bad value '4097'"},
         {"threads=0x10", "bad value '0x10'"},
