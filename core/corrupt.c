@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "core/log.h"
+#include "core/record.h"
 #include "core/util.h"
 
 /*
@@ -22,6 +23,9 @@
  * name, it was stored last and stays, and the one in our hands is removed: exactly what the third
  * one's rename would have done to it, had we not been there.
  */
+
+#define ASIDE_PREFIX ".kvseal-"
+#define ASIDE_DIGITS 16
 
 #define NAME_SIZE   256
 #define NAME_TRIES  16
@@ -91,7 +95,7 @@ static int move_inode(const struct place *from, const struct place *to, dev_t de
 
 int kvs_corrupt_remove(int dir_fd, const char *name, dev_t dev, ino_t ino)
 {
-    char aside_name[sizeof(".kvseal-") + 16];
+    char aside_name[sizeof(ASIDE_PREFIX) + ASIDE_DIGITS];
     const struct place original = {dir_fd, name};
     const struct place aside = {dir_fd, aside_name};
     int r = -EEXIST;
@@ -101,7 +105,7 @@ int kvs_corrupt_remove(int dir_fd, const char *name, dev_t dev, ino_t ino)
 
         if (getrandom(&random, sizeof(random), 0) < 0)
             return -errno;
-        snprintf(aside_name, sizeof(aside_name), ".kvseal-%016" PRIx64, random);
+        snprintf(aside_name, sizeof(aside_name), ASIDE_PREFIX "%016" PRIx64, random);
         r = move_inode(&original, &aside, dev, ino);
     }
     if (r == 0 && unlinkat(dir_fd, aside_name, 0) < 0) {
@@ -109,6 +113,38 @@ int kvs_corrupt_remove(int dir_fd, const char *name, dev_t dev, ino_t ino)
         move_back(&aside, &original);
     }
     return r;
+}
+
+bool kvs_corrupt_is_aside(const char *name)
+{
+    static const size_t prefix_len = sizeof(ASIDE_PREFIX) - 1;
+
+    return strncmp(name, ASIDE_PREFIX, prefix_len) == 0 &&
+           strspn(name + prefix_len, "0123456789abcdef") == ASIDE_DIGITS &&
+           name[prefix_len + ASIDE_DIGITS] == '\0';
+}
+
+int kvs_corrupt_sweep(int dir_fd, const char *name)
+{
+    kvs_cleanup_fd int fd = -1;
+    struct kvs_record record;
+    struct stat st;
+
+    /* Looked at before it is opened: opening a FIFO would wait. */
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!kvs_corrupt_is_aside(name) || !S_ISREG(st.st_mode) ||
+        time(NULL) - st.st_ctime < KVS_ASIDE_AGE_S)
+        return -EAGAIN;
+    fd = openat(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int r = kvs_record_read(fd, &record);
+    if (r < 0)
+        return r;
+    if (record.kind == KVS_RECORD_NONE)
+        return -EAGAIN;
+    return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
 }
 
 /* Opens a directory of ours, and makes it first where it is missing. Follows no link. */

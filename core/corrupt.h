@@ -3,6 +3,7 @@
 #ifndef KVSEAL_CORE_CORRUPT_H
 #define KVSEAL_CORE_CORRUPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -33,5 +34,15 @@ int kvs_corrupt_remove(int dir_fd, const char *name, dev_t dev, ino_t ino);
  * above. */
 int kvs_corrupt_quarantine(int source_fd, int dir_fd, const char *name, dev_t dev, ino_t ino,
                            const char *path, const struct kvs_verification *cause);
+
+/* Whether it is a name that kvs_corrupt_remove() moves blocks to on their way out, `.kvseal-` and
+ * 16 hexadecimal digits. Nobody else should make such names. */
+bool kvs_corrupt_is_aside(const char *name);
+
+/* Removes such a name if a kill has left it there: a regular file with a record whose ctime, which
+ * the move has set, is KVS_ASIDE_AGE_S old. 0 it is gone; -EAGAIN it is younger, or not ours;
+ * -errno. */
+int kvs_corrupt_sweep(int dir_fd, const char *name);
+#define KVS_ASIDE_AGE_S 600 /* clocks of nodes differ */
 
 #endif

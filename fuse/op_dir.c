@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/corrupt.h"
 #include "core/util.h"
 #include "fuse/control.h"
 #include "fuse/inode.h"
@@ -129,6 +130,14 @@ static int load_entries(struct open_dir *dir)
     return len > 0;
 }
 
+/* What a kill of the daemon left behind goes when the directory is listed: nobody else would ever
+ * find it. */
+static bool is_swept(fuse_req_t req, const struct open_dir *dir, const char *name)
+{
+    return kvs_corrupt_is_aside(name) && !kvs_fs_of(req)->options.read_only &&
+           kvs_corrupt_sweep(dir->fd, name) == 0;
+}
+
 /* Fills `reply` with whole entries. An error after the first entry waits for the next call. */
 static int fill_reply(fuse_req_t req, fuse_ino_t ino, struct open_dir *dir, off_t offset,
                       char *reply, size_t size, size_t *len_ret)
@@ -139,7 +148,7 @@ static int fill_reply(fuse_req_t req, fuse_ino_t ino, struct open_dir *dir, off_
         more = load_entries(dir);
     while (more > 0) {
         const struct dirent64 *entry = (const void *)(dir->entries + dir->start);
-        if (!kvs_is_control_name(ino, entry->d_name)) {
+        if (!kvs_is_control_name(ino, entry->d_name) && !is_swept(req, dir, entry->d_name)) {
             struct stat st = {.st_ino = entry->d_ino, .st_mode = (mode_t)DTTOIF(entry->d_type)};
             size_t needed = fuse_add_direntry(req, reply + len, size - len, entry->d_name, &st,
                                               entry->d_off);

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "core/corrupt.h"
+#include "core/record.h"
 
 #define BLOCK "block.bin"
 
@@ -29,6 +30,7 @@ static int looks;                    /* fstatat calls so far */
 static void (*after_look)(int look); /* called after each */
 static bool has_no_noreplace;        /* RENAME_NOREPLACE gives EINVAL */
 static int rename_error;             /* every rename fails with it */
+static time_t ctime_age;             /* every ctime is so much older */
 static int unlink_error;             /* every unlink fails with it */
 static const struct kvs_verification cause = {
     .verdict = KVS_CORRUPT,
@@ -51,6 +53,7 @@ int __wrap_fstatat64(int at_fd, const char *name, struct stat *st, int flags)
 
     if (after_look != NULL)
         after_look(++looks);
+    st->st_ctime -= ctime_age;
     errno = saved;
     return r;
 }
@@ -123,6 +126,7 @@ static int set_up(void **state)
     has_no_noreplace = false;
     rename_error = 0;
     unlink_error = 0;
+    ctime_age = 0;
     snprintf(dir, sizeof(dir), "%s/corrupt-XXXXXX", base == NULL ? "/tmp" : base);
     if (mkdtemp(dir) == NULL)
         return -1;
@@ -141,6 +145,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 static int tear_down(void **state)
 {
     unlink_error = 0;
+    ctime_age = 0;
     close(dir_fd);
     return nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
@@ -403,6 +408,48 @@ static void c13_quarantine_fails_and_loses_nothing(void **state)
     assert_content(dir_fd, BLOCK, "wrong");
 }
 
+#define ASIDE ".kvseal-0123456789abcdef"
+
+static void store_aside(const char *name, bool has_record)
+{
+    store(name, "wrong");
+    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    if (has_record)
+        assert_int_equal(kvs_record_write(fd, 1), 0);
+    close(fd);
+}
+
+static void c23_what_a_kill_left_aside_is_swept(void **state)
+{
+    store_aside(ASIDE, true);
+    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -EAGAIN); /* somebody may be at it */
+    ctime_age = KVS_ASIDE_AGE_S + 1;
+    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), 0);
+    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -ENOENT);
+    assert_content(dir_fd, BLOCK, "wrong");
+}
+
+static void c23_nothing_else_is_swept(void **state)
+{
+    static const char *const others[] = {
+        "kvseal-0123456789abcdef",  ".kvseal-0123456789abcde",   ".kvseal-0123456789abcdef0",
+        ".kvseal-0123456789ABCDEF", ".kvseal-0123456789abcdef~", ".kvseal-",
+    };
+    ctime_age = KVS_ASIDE_AGE_S + 1;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        assert_false(kvs_corrupt_is_aside(others[i]));
+        store_aside(others[i], true);
+        assert_int_equal(kvs_corrupt_sweep(dir_fd, others[i]), -EAGAIN);
+    }
+    assert_true(kvs_corrupt_is_aside(ASIDE));
+    store_aside(ASIDE, false); /* not a block of ours */
+    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -EAGAIN);
+    __real_unlinkat(dir_fd, ASIDE, 0);
+    assert_int_equal(mkfifoat(dir_fd, ASIDE, 0600), 0);
+    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -EAGAIN);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -421,6 +468,8 @@ int main(void)
         CASE(c13_quarantine_gives_a_newer_block_back),
         CASE(c22_quarantine_follows_no_symlink),
         CASE(c13_quarantine_fails_and_loses_nothing),
+        CASE(c23_what_a_kill_left_aside_is_swept),
+        CASE(c23_nothing_else_is_swept),
     };
 #undef CASE
 
