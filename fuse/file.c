@@ -34,6 +34,7 @@ static struct kvs_file *new_file(struct kvs_node *node)
     pthread_rwlockattr_destroy(&attr);
     pthread_mutex_init(&file->block_lock, NULL);
     pthread_mutex_init(&file->append_lock, NULL);
+    pthread_cond_init(&file->appended, NULL);
     kvs_join_init(&file->join);
     pthread_mutex_init(&file->mode_lock, NULL);
     pthread_cond_init(&file->mode_ended, NULL);
@@ -48,6 +49,7 @@ static void free_file(struct kvs_file *file)
     kvs_join_destroy(&file->join);
     pthread_cond_destroy(&file->mode_ended);
     pthread_mutex_destroy(&file->mode_lock);
+    pthread_cond_destroy(&file->appended);
     pthread_mutex_destroy(&file->append_lock);
     pthread_mutex_destroy(&file->block_lock);
     pthread_rwlock_destroy(&file->content);

@@ -62,6 +62,7 @@ struct kvs_file {
     pthread_cond_t mode_ended; /* no handle is in passthrough any more */
 
     pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
+    pthread_cond_t appended;         /* it has grown so */
     atomic_uint writers;             /* handles that can write */
     atomic_uint_fast64_t generation; /* grows before each change: what was verified before is old */
     bool is_forgiven;                /* no name is left: nothing is owed. Table's lock. */

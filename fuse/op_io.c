@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "core/crc32c.h"
 #include "core/util.h"
@@ -11,6 +12,8 @@
 #include "fuse/file.h"
 #include "fuse/ops.h"
 #include "fuse/serve.h"
+
+#define APPEND_PATIENCE_S 1
 
 static struct kvs_handle *handle_of(const struct fuse_file_info *fi)
 {
@@ -107,18 +110,41 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
     return written;
 }
 
-/* The kernel's idea of where the file ends may be old; ours is not. */
-static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size)
+/* Finds the end of the file, with append_lock held. The pieces of one asynchronous direct write
+ * come side by side: one that is for beyond the end waits for those before it, which other workers
+ * have received already. But not for long, as one of them may fail, or somebody may have cut the
+ * file underneath. */
+static int find_end(struct kvs_handle *handle, off_t offset, off_t *end_ret)
 {
+    struct timespec until;
     struct stat st;
-    ssize_t written = 0;
+    int error = 0;
 
-    pthread_mutex_lock(&handle->file->append_lock);
-    if (fstat(handle->fd, &st) < 0)
-        written = -errno;
-    else
-        written = write_at(fs, handle, data, size, st.st_size, false);
-    pthread_mutex_unlock(&handle->file->append_lock);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += APPEND_PATIENCE_S;
+    for (;;) {
+        if (fstat(handle->fd, &st) < 0)
+            return -errno;
+        *end_ret = st.st_size;
+        if (!handle->is_direct || offset <= st.st_size || error != 0)
+            return 0;
+        error = pthread_cond_timedwait(&handle->file->appended, &handle->file->append_lock, &until);
+    }
+}
+
+/* The kernel's idea of where the file ends may be old; ours is not. */
+static ssize_t append(struct kvs_fs *fs, struct kvs_handle *handle, const char *data, size_t size,
+                      off_t offset)
+{
+    struct kvs_file *file = handle->file;
+    off_t end = 0;
+
+    pthread_mutex_lock(&file->append_lock);
+    ssize_t written = find_end(handle, offset, &end);
+    if (written == 0)
+        written = write_at(fs, handle, data, size, end, false);
+    pthread_cond_broadcast(&file->appended);
+    pthread_mutex_unlock(&file->append_lock);
     return written;
 }
 
@@ -132,7 +158,7 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
     bool is_append = (fi->flags & O_APPEND) != 0 && !fi->writepage && !handle->is_parallel;
 
     kvs_caller_change_begins(req);
-    ssize_t written = is_append ? append(fs, handle, data, size)
+    ssize_t written = is_append ? append(fs, handle, data, size, offset)
                                 : write_at(fs, handle, data, size, offset, fi->writepage);
     kvs_caller_change_ends(req);
 

@@ -3,7 +3,9 @@
 // and gives the same content (C20).
 #include "tests/mount/fixture.h"
 
+#include <linux/aio_abi.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #define SIZE ((size_t)3 << 20)
 
@@ -189,6 +191,35 @@ static void c20_direct_writes_from_a_mapping_of_the_mount(void **state)
     close(from);
 }
 
+/* The kernel sends the pieces of one asynchronous write side by side. */
+static void c19_asynchronous_appends_keep_their_order(void **state)
+{
+    struct kvt_env *env = *state;
+    unsigned char *block = kvt_block(4 * SIZE, 8);
+    aio_context_t context = 0;
+    assert_int_equal(syscall(SYS_io_setup, 1, &context), 0);
+    for (int round = 0; round < 20; round++) {
+        int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY | O_CREAT | O_APPEND | O_DIRECT);
+        for (size_t done = 0; done < 4 * SIZE; done += 2 * SIZE) {
+            struct iocb write = {.aio_lio_opcode = IOCB_CMD_PWRITE,
+                                 .aio_fildes = (uint32_t)fd,
+                                 .aio_buf = (uintptr_t)block + done,
+                                 .aio_nbytes = 2 * SIZE};
+            struct iocb *writes[] = {&write};
+            struct io_event event = {0};
+            assert_int_equal(syscall(SYS_io_submit, context, 1, writes), 1);
+            assert_int_equal(syscall(SYS_io_getevents, context, 1, 1, &event, NULL), 1);
+            assert_int_equal(event.res, 2 * SIZE);
+        }
+        assert_int_equal(kvt_close(fd), 0);
+        kvt_assert_content(kvt_src(env, "a"), block, 4 * SIZE);
+        kvt_assert_sealed(kvt_src(env, "a"));
+        assert_int_equal(unlink(kvt_mnt(env, "a")), 0);
+    }
+    syscall(SYS_io_destroy, context);
+    free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +229,7 @@ int main(void)
         kvt_test(c20_direct_can_be_switched),
         kvt_test(c20_direct_and_buffered_handles_agree),
         kvt_test(c20_direct_writes_from_a_mapping_of_the_mount),
+        kvt_test(c19_asynchronous_appends_keep_their_order),
     };
     // faultfs has no O_DIRECT of its own rule; a directory may be on overlayfs.
     return kvt_main("posix direct", tests, sizeof(tests) / sizeof(tests[0]),
