@@ -144,8 +144,14 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, const struc
     int error = make_as_caller(req, parent_fd, name, making);
     if (error == 0)
         error = kvs_node_lookup(fs, kvs_node_of(fs, parent), name, node_ret, st_ret);
-    if (error != 0 || !S_ISREG(making->mode))
+    else
         return error;
+    if (error != 0) { /* as if it had not been made */
+        unlinkat(parent_fd, name, S_ISDIR(making->mode) ? AT_REMOVEDIR : 0);
+        return error;
+    }
+    if (!S_ISREG(making->mode))
+        return 0;
 
     error = seal_made(fs, *node_ret);
     if (error == 0 && fstatat(parent_fd, name, st_ret, AT_SYMLINK_NOFOLLOW) < 0)
@@ -350,9 +356,12 @@ static int link_node(struct kvs_fs *fs, struct kvs_node *node, fuse_ino_t parent
         error = link_fd(fd, parent_fd, name);
     if (error != 0)
         return error;
-    if (fstat(fd, st_ret) < 0)
-        return -errno;
-    return kvs_node_adopt(fs, kvs_node_of(fs, parent), name, fd, st_ret, node_ret);
+    error = fstat(fd, st_ret) < 0 ? -errno : 0;
+    if (error == 0)
+        error = kvs_node_adopt(fs, kvs_node_of(fs, parent), name, fd, st_ret, node_ret);
+    if (error != 0) /* as if it had not been made */
+        unlinkat(parent_fd, name, 0);
+    return error;
 }
 
 void kvs_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)

@@ -161,12 +161,13 @@ static int adopt_created(struct kvs_fs *fs, struct kvs_node *parent, const char 
         close(fd);
         return error;
     }
-    pthread_rwlock_wrlock(&file->content);
-    kvs_block_created(&file->block);
-    kvs_digest_restart(&file->digest);
-    pthread_rwlock_unlock(&file->content);
-
     *handle_ret = kvs_handle_create(fs, file, fd, fi->flags);
+    if (*handle_ret != NULL) { /* from now on a seal is owed */
+        pthread_rwlock_wrlock(&file->content);
+        kvs_block_created(&file->block);
+        kvs_digest_restart(&file->digest);
+        pthread_rwlock_unlock(&file->content);
+    }
     kvs_file_put(fs, file);
     if (*handle_ret == NULL) {
         kvs_node_forget(fs, node, 1);
@@ -206,8 +207,11 @@ static void reply_created(fuse_req_t req, struct kvs_node *parent, const char *n
         release(fs, handle);
         kvs_node_forget(fs, node, 1);
     }
-    if (error != 0)
+    if (error != 0) {
+        if (parent != NULL)
+            unmake(fs, parent, name);
         kvs_reply_error(req, error);
+    }
 }
 
 /* Created as the caller, without O_DIRECT: where that is refused the file would be left behind. */
