@@ -213,6 +213,33 @@ void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle)
     kvs_file_put(fs, file);
 }
 
+void kvs_handle_writes(struct kvs_handle *handle, uint64_t owner)
+{
+    if (atomic_load(&handle->writer) != owner)
+        atomic_store(&handle->writer, owner);
+    if (!atomic_load(&handle->is_writing))
+        atomic_store(&handle->is_writing, true);
+}
+
+void kvs_handle_flushes(struct kvs_handle *handle, uint64_t owner)
+{
+    uint64_t writer = atomic_load(&handle->writer);
+
+    if (writer == 0 || writer == owner)
+        atomic_store(&handle->is_writing, false);
+}
+
+bool kvs_file_is_being_written(struct kvs_fs *fs, struct kvs_file *file)
+{
+    bool is_written = false;
+
+    lock_table(fs);
+    for (struct kvs_handle *handle = file->handles; handle && !is_written; handle = handle->next)
+        is_written = atomic_load(&handle->is_writing);
+    unlock_table(fs);
+    return is_written;
+}
+
 int kvs_handle_plain_fd(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     int known = atomic_load(&handle->plain_fd);

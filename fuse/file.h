@@ -79,6 +79,11 @@ struct kvs_handle {
     bool is_parallel;   /* the kernel sends the pieces of one write side by side */
     enum kvs_stat load; /* what its open for reading came to, counted when that is answered */
 
+    /* Written through, and whoever wrote (libfuse's lock_owner; 0: not known) has not closed it
+     * since. Others may: a descriptor that was inherited, say. */
+    atomic_bool is_writing;
+    atomic_uint_fast64_t writer;
+
     /* What this handle may be served from (serve.h). */
     enum kvs_handle_mode mode;
     struct kvs_pin *pin; /* verified and locked pages, or NULL */
@@ -100,9 +105,22 @@ void kvs_file_put(struct kvs_fs *fs, struct kvs_file *file);
 /* Makes a handle that owns `fd` (also when it fails) and a reference on the file. NULL: no memory.
  */
 struct kvs_handle *kvs_handle_create(struct kvs_fs *fs, struct kvs_file *file, int fd, int flags);
+/* The handle that an operation is about. */
+static inline struct kvs_handle *kvs_handle_of(const struct fuse_file_info *fi)
+{
+    return (struct kvs_handle *)(uintptr_t)fi->fh;
+}
+
 /* Closes it; the file may go with it. What is owed must have been sealed, and what it was served
  * from given up, before. */
 void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle);
+
+/* A write through it begins. */
+void kvs_handle_writes(struct kvs_handle *handle, uint64_t owner);
+/* close(2) by `owner`. */
+void kvs_handle_flushes(struct kvs_handle *handle, uint64_t owner);
+/* Whether somebody is in the midst of writing, through whatever handle. */
+bool kvs_file_is_being_written(struct kvs_fs *fs, struct kvs_file *file);
 
 /* A descriptor without O_DIRECT on the handle's file, for unaligned I/O (C20). Stays the handle's.
  */

@@ -15,15 +15,10 @@
 
 #define APPEND_PATIENCE_S 1
 
-static struct kvs_handle *handle_of(const struct fuse_file_info *fi)
-{
-    return (struct kvs_handle *)(uintptr_t)fi->fh;
-}
-
 void kvs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                  struct fuse_file_info *fi)
 {
-    kvs_serve_read(req, kvs_fs_of(req), handle_of(fi), size, (uint64_t)offset);
+    kvs_serve_read(req, kvs_fs_of(req), kvs_handle_of(fi), size, (uint64_t)offset);
 }
 
 /* Writes until all is written or an error stops it: the bytes that are in the file, or -errno if
@@ -152,11 +147,12 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
                   struct fuse_file_info *fi)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
-    struct kvs_handle *handle = handle_of(fi);
+    struct kvs_handle *handle = kvs_handle_of(fi);
     /* Pages of a mapping have their place, whatever the handle says; so have the pieces of one
      * write that come in any order. */
     bool is_append = (fi->flags & O_APPEND) != 0 && !fi->writepage && !handle->is_parallel;
 
+    kvs_handle_writes(handle, fi->lock_owner);
     kvs_caller_change_begins(req);
     ssize_t written = is_append ? append(fs, handle, data, size, offset)
                                 : write_at(fs, handle, data, size, offset, fi->writepage);
@@ -172,7 +168,7 @@ void kvs_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
 
 void kvs_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-    struct kvs_handle *handle = handle_of(fi);
+    struct kvs_handle *handle = kvs_handle_of(fi);
     int error = (datasync ? fdatasync(handle->fd) : fsync(handle->fd)) < 0 ? -errno : 0;
 
     if (error != 0 && handle->can_write)
@@ -229,7 +225,7 @@ static bool alters_content(struct kvs_handle *handle, int mode, uint64_t offset,
 void kvs_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t len,
                       struct fuse_file_info *fi)
 {
-    struct kvs_handle *handle = handle_of(fi);
+    struct kvs_handle *handle = kvs_handle_of(fi);
     int error = 0;
 
     kvs_caller_change_begins(req);
@@ -244,7 +240,7 @@ void kvs_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, of
 void kvs_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
                   struct fuse_file_info *fi)
 {
-    off_t found = lseek(handle_of(fi)->fd, offset, whence);
+    off_t found = lseek(kvs_handle_of(fi)->fd, offset, whence);
 
     if (found < 0)
         kvs_reply_error(req, -errno);

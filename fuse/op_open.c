@@ -13,11 +13,6 @@
 #include "fuse/serve.h"
 #include "fuse/serve_passthrough.h"
 
-static struct kvs_handle *handle_of(const struct fuse_file_info *fi)
-{
-    return (struct kvs_handle *)(uintptr_t)fi->fh;
-}
-
 /* What the descriptor below is opened with. Appending is done by offset, so that the digest knows
  * it. */
 static int flags_below(int flags)
@@ -266,7 +261,7 @@ static int flush_below(int fd)
 void kvs_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
-    struct kvs_handle *handle = handle_of(fi);
+    struct kvs_handle *handle = kvs_handle_of(fi);
 
     if (!handle->can_write) {
         kvs_reply_error(req, 0);
@@ -275,12 +270,12 @@ void kvs_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     int lost = flush_below(handle->fd);
     if (lost != 0)
         kvs_change_lost(handle->file, lost);
-    int error = kvs_seal_at_flush(fs, handle);
+    int error = kvs_seal_at_flush(fs, handle, fi->lock_owner);
     kvs_reply_error(req, error != 0 ? error : lost);
 }
 
 void kvs_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    release(kvs_fs_of(req), handle_of(fi));
+    release(kvs_fs_of(req), kvs_handle_of(fi));
     kvs_reply_error(req, 0);
 }

@@ -176,18 +176,27 @@ int kvs_seal_locked(struct kvs_fs *fs, struct kvs_file *file, int fd)
     return seal_counted(fs, file, fd, true);
 }
 
-int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle)
+static bool has_corrupt_base(const struct kvs_block *block)
+{
+    return block->state == KVS_BLOCK_TAINTED && block->taint == KVS_TAINT_CORRUPT_BASE;
+}
+
+int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle, uint64_t owner)
 {
     struct kvs_file *file = handle->file;
 
     pthread_rwlock_wrlock(&file->content);
-    int error = kvs_seal_locked(fs, file, handle->fd);
-    bool is_corrupt = error != 0 && file->block.state == KVS_BLOCK_TAINTED &&
-                      file->block.taint == KVS_TAINT_CORRUPT_BASE;
+    kvs_handle_flushes(handle, owner); /* under the lock: one of two that close is the last */
+    bool is_early = has_corrupt_base(&file->block) && kvs_file_is_being_written(fs, file);
+    int error = seal_counted(fs, file, handle->fd, !is_early);
+    bool is_corrupt = error != 0 && has_corrupt_base(&file->block);
     struct kvs_verification cause = file->cause;
     pthread_rwlock_unlock(&file->content);
-    if (is_corrupt)
-        kvs_refuse(fs, file, &cause);
+    if (!is_corrupt)
+        return error;
+    if (is_early)
+        return 0;
+    kvs_refuse(fs, file, &cause);
     return error;
 }
 

@@ -5,9 +5,10 @@
 
 #include "fuse/file.h"
 
-/* close(): seals what is owed. 0 or -errno for the client; applies C13 where a corrupt block was
- * changed in part. */
-int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle);
+/* close() by `owner` (libfuse's lock_owner): seals what is owed. 0 or -errno for the client;
+ * applies C13 where a corrupt block was changed in part. But while somebody else is in the midst of
+ * rewriting such a block, the verdict is left to the last one's close(): 0. */
+int kvs_seal_at_flush(struct kvs_fs *fs, struct kvs_handle *handle, uint64_t owner);
 
 /* A publish of `node`: seals what is owed, also while it is still open. 0 or -errno: the publish
  * must not happen. 0 at once for directories and what owes nothing. */

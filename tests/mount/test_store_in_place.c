@@ -4,6 +4,7 @@
 #include "tests/mount/fixture.h"
 
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #define LARGE (4 * MIB + 1)
 #define KIB   ((size_t)1 << 10)
@@ -232,6 +233,64 @@ static void c05_a_rewrite_that_leaves_one_old_byte_is_refused(void **state)
     kvt_assert_gone(env, "a");
 }
 
+/* Who else has it open may close it before the rewrite is complete. */
+static void c05_a_rewrite_outlives_the_close_of_another_handle(void **state)
+{
+    struct kvt_env *env = *state;
+    store_corrupt(env, SIZE, 70000);
+    unsigned char *block = kvt_block(SIZE, 2);
+    int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    int other_fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    assert_int_equal(kvt_write(fd, block, SIZE / 2, 0, 0), 0);
+    assert_int_equal(kvt_close(other_fd), 0);
+    assert_int_equal(kvt_write(fd, block + SIZE / 2, SIZE - SIZE / 2, SIZE / 2, 0), 0);
+    assert_int_equal(kvt_close(fd), 0);
+    kvt_assert_sealed_block(env, "a", SIZE, 2);
+    free(block);
+}
+
+static void c05_a_rewrite_outlives_the_close_of_an_inherited_descriptor(void **state)
+{
+    struct kvt_env *env = *state;
+    int status;
+    store_corrupt(env, SIZE, 70000);
+    unsigned char *block = kvt_block(SIZE, 2);
+    int fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    assert_int_equal(kvt_write(fd, block, SIZE / 2, 0, 0), 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(-kvt_close(fd));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(kvt_write(fd, block + SIZE / 2, SIZE - SIZE / 2, SIZE / 2, 0), 0);
+    assert_int_equal(kvt_close(fd), 0);
+    kvt_assert_sealed_block(env, "a", SIZE, 2);
+    free(block);
+}
+
+static void c05_two_rewrite_halves_of_a_corrupt_block(void **state)
+{
+    struct kvt_env *env = *state;
+    static const off_t half = SIZE / 2;
+    for (int is_complete = 0; is_complete < 2; is_complete++) {
+        store_corrupt(env, SIZE, 70000);
+        unsigned char *block = kvt_block(SIZE, 2);
+        size_t rest = (size_t)(SIZE - half) - (is_complete ? 0 : 1);
+        int first_fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+        int last_fd = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+        assert_int_equal(kvt_write(first_fd, block, (size_t)half, 0, 0), 0);
+        assert_int_equal(kvt_write(last_fd, block + half, 100, half, 0), 0);
+        assert_int_equal(kvt_close(first_fd), 0);
+        assert_int_equal(kvt_write(last_fd, block + half, rest, half, 0), 0);
+        assert_int_equal(kvt_close(last_fd), is_complete ? 0 : -EBADMSG);
+        if (is_complete)
+            kvt_assert_sealed_block(env, "a", SIZE, 2);
+        else
+            kvt_assert_gone(env, "a");
+        free(block);
+    }
+}
+
 static void c05_truncation_at_open_heals_a_corrupt_block(void **state)
 {
     struct kvt_env *env = *state;
@@ -379,6 +438,9 @@ int main(void)
         kvt_test(c05_opening_a_corrupt_block_for_both_is_refused),
         kvt_test(c05_a_full_rewrite_of_a_corrupt_block_is_sealed),
         kvt_test(c05_a_rewrite_that_leaves_one_old_byte_is_refused),
+        kvt_test(c05_a_rewrite_outlives_the_close_of_another_handle),
+        kvt_test(c05_a_rewrite_outlives_the_close_of_an_inherited_descriptor),
+        kvt_test(c05_two_rewrite_halves_of_a_corrupt_block),
         kvt_test(c05_truncation_at_open_heals_a_corrupt_block),
         kvt_test(c05_truncation_to_another_size_fails_like_a_read),
         kvt_test(c05_truncation_to_zero_heals_a_corrupt_block),
