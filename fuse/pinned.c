@@ -2,17 +2,16 @@
 // The set of pins: found by inode, bounded, given up when unused.
 #include "fuse/pinned.h"
 
-#include <linux/magic.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 #include <time.h>
 
 #include "core/crc32c.h"
+#include "core/guard.h"
+#include "core/page_cache.h"
 #include "core/util.h"
 #include "core/verify.h"
 
@@ -52,71 +51,32 @@ struct kvs_pins {
     struct kvs_pin *first, *last;
 };
 
-/* ---- SIGBUS: a page of the mapping that is not there any more, or cannot be read ---- */
-
-static _Thread_local struct guard {
-    sigjmp_buf way_out;
-    const char *start, *end;
-} *volatile guard;
-
-static void on_sigbus(int number, siginfo_t *info, void *context)
-{
-    const char *at = info->si_addr;
-
-    if (guard != NULL && at >= guard->start && at < guard->end)
-        siglongjmp(guard->way_out, 1);
-    signal(number, SIG_DFL);
-    raise(number); /* when this returns */
-}
-
-static void handle_sigbus(void)
-{
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
-
-    sigaction(SIGBUS, &action, NULL);
-}
-
 /* What it takes of the budget: whole pages. */
 static size_t room_of(const struct kvs_pin *pin)
 {
     return KVS_ALIGN_UP(pin->size, (size_t)KVS_IO_ALIGN);
 }
 
-/* Runs `work`, which reads the pin's memory. False: a page was not there. */
-static bool run_guarded(const struct kvs_pin *pin, void (*work)(const struct kvs_pin *, void *),
-                        void *argument)
-{
-    struct guard own = {.start = pin->memory, .end = pin->memory + room_of(pin)};
-
-    if (sigsetjmp(own.way_out, 1) != 0) {
-        guard = NULL;
-        return false;
-    }
-    guard = &own;
-    work(pin, argument);
-    guard = NULL;
-    return true;
-}
-
 /* ---- one pin ---- */
 
 struct copy {
     void *to;
-    size_t offset, len;
+    const char *from;
+    size_t len;
 };
 
-static void copy_out(const struct kvs_pin *pin, void *argument)
+static void copy_out(void *argument)
 {
     const struct copy *copy = argument;
 
-    memcpy(copy->to, pin->memory + copy->offset, copy->len);
+    memcpy(copy->to, copy->from, copy->len);
 }
 
 int kvs_pin_read(const struct kvs_pin *pin, void *to, size_t offset, size_t len)
 {
-    struct copy copy = {to, offset, len};
+    struct copy copy = {to, pin->memory + offset, len};
 
-    return run_guarded(pin, copy_out, &copy) ? 0 : -EIO;
+    return kvs_guard_run(pin->memory, room_of(pin), copy_out, &copy) ? 0 : -EIO;
 }
 
 size_t kvs_pin_size(const struct kvs_pin *pin)
@@ -126,31 +86,26 @@ size_t kvs_pin_size(const struct kvs_pin *pin)
 
 bool kvs_pins_suit(int fd)
 {
-    struct statfs st;
-
-    if (fstatfs(fd, &st) < 0)
-        return false;
-    switch ((unsigned long)st.f_type) {
-    case EXT4_SUPER_MAGIC:
-    case XFS_SUPER_MAGIC:
-    case BTRFS_SUPER_MAGIC:
-    case F2FS_SUPER_MAGIC:
-    case TMPFS_MAGIC:
-        return true;
-    default:
-        return false;
-    }
+    return kvs_page_cache_is_local(fd);
 }
 
 /* What is not in the page cache is read at the first touch of each of these: the kernel reads ahead
  * that much, into pages of that size, where a mapping asks for huge ones. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
-static void sum(const struct kvs_pin *pin, void *argument)
+struct sum {
+    const struct kvs_pin *pin;
+    uint32_t crc;
+};
+
+static void sum(void *argument)
 {
+    struct sum *sum = argument;
+    const struct kvs_pin *pin = sum->pin;
+
     for (size_t at = 0; at < pin->size; at += HUGE_PAGE)
         (void)*(volatile const char *)(pin->memory + at);
-    *(uint32_t *)argument = kvs_crc32c(0, pin->memory, pin->size);
+    sum->crc = kvs_crc32c(0, pin->memory, pin->size);
 }
 
 /* Maps, locks and sums: each page is locked when it is first touched, and all are. (Locked by the
@@ -160,7 +115,7 @@ static void sum(const struct kvs_pin *pin, void *argument)
 static bool verify(struct kvs_pin *pin, int fd)
 {
     struct kvs_snapshot after;
-    uint32_t crc = 0;
+    struct sum whole = {.pin = pin};
 
     pin->memory = mmap(NULL, pin->size, PROT_READ, MAP_SHARED, fd, 0);
     if (pin->memory == MAP_FAILED) {
@@ -168,8 +123,9 @@ static bool verify(struct kvs_pin *pin, int fd)
         return false;
     }
     madvise(pin->memory, pin->size, MADV_HUGEPAGE);
-    return mlock2(pin->memory, pin->size, MLOCK_ONFAULT) == 0 && run_guarded(pin, sum, &crc) &&
-           crc == pin->verified.record.crc && kvs_snapshot_take(fd, &after) == 0 &&
+    return mlock2(pin->memory, pin->size, MLOCK_ONFAULT) == 0 &&
+           kvs_guard_run(pin->memory, room_of(pin), sum, &whole) &&
+           whole.crc == pin->verified.record.crc && kvs_snapshot_take(fd, &after) == 0 &&
            kvs_snapshot_equal(&pin->verified, &after);
 }
 
@@ -424,7 +380,7 @@ int kvs_pins_create(uint64_t budget, uint64_t most, struct kvs_pins **pins_ret)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&pins->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    handle_sigbus();
+    kvs_guard_install();
     int error = start_helper(pins);
     if (error != 0) {
         pthread_cond_destroy(&pins->changed);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// SIGBUS takes the way out that the thread has set up for the range it reads.
+#include "core/guard.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+static _Thread_local struct guard {
+    sigjmp_buf way_out;
+    const char *start, *end;
+} *volatile guard;
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+    const char *at = info->si_addr;
+
+    if (guard != NULL && at >= guard->start && at < guard->end)
+        siglongjmp(guard->way_out, 1);
+    signal(number, SIG_DFL);
+    raise(number); /* when this returns */
+}
+
+void kvs_guard_install(void)
+{
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+
+    sigaction(SIGBUS, &action, NULL);
+}
+
+bool kvs_guard_run(const void *memory, size_t len, void (*work)(void *argument), void *argument)
+{
+    struct guard own = {.start = memory, .end = (const char *)memory + len};
+
+    if (sigsetjmp(own.way_out, 1) != 0) {
+        guard = NULL;
+        return false;
+    }
+    guard = &own;
+    work(argument);
+    guard = NULL;
+    return true;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// F_SETLEASE, where it means something.
+#include "core/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "core/page_cache.h"
+
+int kvs_lease_take(int fd)
+{
+    if (!kvs_page_cache_is_local(fd))
+        return -EOPNOTSUPP;
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0)
+        return 0;
+    return errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
+void kvs_lease_drop(int fd)
+{
+    fcntl(fd, F_SETLEASE, F_UNLCK);
+}
