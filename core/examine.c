@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// A quick reading that settles most blocks, and a careful second look at those it does not.
+#include "core/examine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "core/crc32c.h"
+#include "core/guard.h"
+#include "core/lease.h"
+#include "core/page_cache.h"
+#include "core/util.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define MAPPED    ((size_t)1 << 20) /* summed between two calls of `pace` */
+#define WAIT_MS   50                /* between two calls of `pace` */
+
+/* ---- the examiner ---- */
+
+int kvs_examiner_init(struct kvs_examiner *examiner)
+{
+    /* Huge pages: a device is given few long pieces instead of many short ones. */
+    examiner->memory = aligned_alloc(HUGE_PAGE, KVS_EXAMINER_MEMORY);
+    if (examiner->memory == NULL)
+        return -ENOMEM;
+    madvise(examiner->memory, KVS_EXAMINER_MEMORY, MADV_HUGEPAGE);
+    kvs_guard_install();
+    return 0;
+}
+
+void kvs_examiner_destroy(struct kvs_examiner *examiner)
+{
+    free(examiner->memory);
+    examiner->memory = NULL;
+}
+
+static int pace(const struct kvs_examiner *examiner, size_t len)
+{
+    return examiner->pace != NULL ? examiner->pace(examiner->context, len) : 0;
+}
+
+/* ---- opening ---- */
+
+static int open_block(int dir_fd, const char *name, int flags)
+{
+    kvs_cleanup_fd int fd = -1;
+    struct stat st;
+
+    /* O_NONBLOCK: neither a FIFO nor somebody's lease holds us up. */
+    flags |= O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    fd = openat(dir_fd, name, flags | O_NOATIME);
+    if (fd < 0 && errno == EPERM)
+        fd = openat(dir_fd, name, flags);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) ? kvs_steal_fd(&fd) : -EINVAL;
+}
+
+int kvs_examine_open(int dir_fd, const char *name)
+{
+    return open_block(dir_fd, name, O_NOFOLLOW);
+}
+
+int kvs_examine_open_again(int path_fd)
+{
+    char path[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+    return open_block(AT_FDCWD, path, 0);
+}
+
+/* ---- the quick reading ---- */
+
+struct mapped_piece {
+    const char *at;
+    size_t len;
+    uint32_t crc;
+};
+
+static void sum_piece(void *argument)
+{
+    struct mapped_piece *piece = argument;
+
+    piece->crc = kvs_crc32c(piece->crc, piece->at, piece->len);
+}
+
+/* Sums the pages where they are in the cache. -EAGAIN: one was not there after all. */
+static int sum_mapped(const struct kvs_examiner *examiner, int fd, size_t size, uint32_t *crc_ret)
+{
+    char *memory = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    struct mapped_piece piece = {0};
+    int r = 0;
+
+    if (memory == MAP_FAILED)
+        return -EAGAIN;
+    for (size_t offset = 0; r == 0 && offset < size; offset += piece.len) {
+        piece.at = memory + offset;
+        piece.len = KVS_MIN(size - offset, MAPPED);
+        r = pace(examiner, piece.len);
+        if (r == 0 && !kvs_guard_run(piece.at, piece.len, sum_piece, &piece))
+            r = -EAGAIN;
+    }
+    munmap(memory, size);
+    *crc_ret = piece.crc;
+    return r;
+}
+
+/* Sums what the descriptor reads. -EAGAIN: the file ended early. */
+static int sum_read(const struct kvs_examiner *examiner, int fd, uint64_t size, uint32_t *crc_ret)
+{
+    *crc_ret = 0;
+    for (uint64_t offset = 0; offset < size;) {
+        size_t len = KVS_MIN(size - offset, KVS_EXAMINER_MEMORY);
+        size_t got = 0;
+        int r = pace(examiner, len);
+
+        if (r == 0)
+            r = kvs_read_range(fd, examiner->memory, offset, len, &got);
+        if (r == 0 && got < len)
+            r = -EAGAIN;
+        if (r < 0)
+            return r;
+        *crc_ret = kvs_crc32c(*crc_ret, examiner->memory, len);
+        offset += len;
+    }
+    return 0;
+}
+
+/* The file once more, for direct reads; -1 where there are none. */
+static int open_direct(int fd)
+{
+    char path[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+    int flags = fcntl(fd, F_GETFL) & O_NOATIME;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_DIRECT | O_CLOEXEC | flags);
+}
+
+static bool is_cached(const struct kvs_examiner *examiner, int fd, uint64_t size)
+{
+    return !examiner->from_device && size <= SIZE_MAX / 2 &&
+           kvs_page_cache_look(fd, 0, size) == KVS_CACHED_ALL;
+}
+
+/* One reading, from the cache where all of it is there. */
+static int sum_quickly(const struct kvs_examiner *examiner, int fd, uint64_t size,
+                       uint32_t *crc_ret)
+{
+    kvs_cleanup_fd int direct_fd = -1;
+
+    *crc_ret = 0;
+    if (size == 0)
+        return 0;
+    if (is_cached(examiner, fd, size)) {
+        int r = sum_mapped(examiner, fd, (size_t)size, crc_ret);
+        if (r != -EAGAIN)
+            return r;
+    }
+    direct_fd = open_direct(fd);
+    return sum_read(examiner, direct_fd >= 0 ? direct_fd : fd, size, crc_ret);
+}
+
+/* Finds most blocks intact. False: the careful look decides. */
+static bool look_quickly(const struct kvs_examiner *examiner, int fd,
+                         struct kvs_examination *examination)
+{
+    struct kvs_verification *verification = &examination->verification;
+    struct kvs_snapshot before, after;
+    int r = kvs_snapshot_take(fd, &before);
+
+    if (r < 0)
+        return false;
+    *verification = (struct kvs_verification){
+        .verdict = before.record.kind == KVS_RECORD_NONE ? KVS_UNSEALED : KVS_INTACT,
+        .size = (uint64_t)before.stat.st_size,
+        .record = before.record,
+        .stat = before.stat,
+    };
+    if (before.stat.st_nlink == 0 || before.record.kind == KVS_RECORD_MALFORMED)
+        return false;
+    if (before.record.kind == KVS_RECORD_NONE) {
+        examination->finding = KVS_FOUND_UNSEALED;
+        return true;
+    }
+    r = sum_quickly(examiner, fd, verification->size, &verification->computed);
+    examination->finding = KVS_FOUND_INTACT;
+    return r == 0 && verification->computed == before.record.crc &&
+           kvs_snapshot_take(fd, &after) == 0 && kvs_snapshot_equal(&before, &after);
+}
+
+/* ---- the careful look ---- */
+
+/* Since the last change, by this machine's clock; not below 0: clocks differ. */
+static int64_t age_ms(const struct stat *st)
+{
+    const struct timespec *m = &st->st_mtim, *c = &st->st_ctim;
+    const struct timespec *last = m->tv_sec > c->tv_sec ? m : c;
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return KVS_MAX(
+        (now.tv_sec - last->tv_sec) * INT64_C(1000) + (now.tv_nsec - last->tv_nsec) / 1000000, 0);
+}
+
+static int wait_ms(const struct kvs_examiner *examiner, int64_t ms)
+{
+    const struct timespec moment = {.tv_nsec = WAIT_MS * 1000000L};
+    int r = 0;
+
+    for (; r == 0 && ms > 0; ms -= WAIT_MS) {
+        nanosleep(&moment, NULL);
+        r = pace(examiner, 0);
+    }
+    return r;
+}
+
+static enum kvs_finding finding_of(const struct kvs_verification *verification)
+{
+    switch (verification->verdict) {
+    case KVS_UNSEALED:
+        return KVS_FOUND_UNSEALED;
+    case KVS_CORRUPT:
+        return KVS_FOUND_CORRUPT;
+    default:
+        return verification->is_transient ? KVS_FOUND_TRANSIENT : KVS_FOUND_INTACT;
+    }
+}
+
+/* Both of kvs_verify()'s readings at once: they are rare, and not split up. */
+static int verify(const struct kvs_examiner *examiner, int fd, const struct kvs_snapshot *before,
+                  struct kvs_verification *verification_ret)
+{
+    struct kvs_reading reading = {.memory = examiner->memory, .capacity = KVS_EXAMINER_MEMORY};
+    uint64_t size = (uint64_t)before->stat.st_size;
+    kvs_cleanup_fd int direct_fd = is_cached(examiner, fd, size) ? -1 : open_direct(fd);
+    int r = pace(examiner, (size_t)KVS_MIN(2 * size, SIZE_MAX));
+
+    return r != 0 ? r : kvs_verify(direct_fd >= 0 ? direct_fd : fd, &reading, verification_ret);
+}
+
+/* Where that cannot be known, nobody has. */
+static bool is_open_for_writing(int fd)
+{
+    int r = kvs_lease_take(fd);
+
+    if (r == 0)
+        kvs_lease_drop(fd);
+    return r == -EAGAIN;
+}
+
+/* One verdict, and whether the block held still for it. */
+static int judge(const struct kvs_examiner *examiner, int fd, const struct kvs_snapshot *before,
+                 struct kvs_examination *examination)
+{
+    struct kvs_verification *verification = &examination->verification;
+    struct kvs_snapshot after;
+    int r = verify(examiner, fd, before, verification);
+
+    if (r == 0)
+        examination->finding = finding_of(verification);
+    else if (verification->is_unstable)
+        examination->finding = KVS_FOUND_UNSTABLE;
+    else
+        return r;
+    if (examination->finding != KVS_FOUND_CORRUPT && examination->finding != KVS_FOUND_UNSTABLE)
+        return 0;
+    r = kvs_snapshot_take(fd, &after);
+    if (r == 0 && after.stat.st_nlink == 0)
+        examination->finding = KVS_FOUND_GONE;
+    else if (r == 0 && (!kvs_snapshot_equal(before, &after) || is_open_for_writing(fd)))
+        examination->finding = KVS_FOUND_BUSY;
+    return r;
+}
+
+static int look_carefully(const struct kvs_examiner *examiner, int fd,
+                          struct kvs_examination *examination)
+{
+    struct kvs_snapshot before;
+    int r = kvs_snapshot_take(fd, &before);
+
+    if (r == 0 && before.stat.st_nlink == 0) {
+        examination->finding = KVS_FOUND_GONE;
+        return 0;
+    }
+    if (r == 0)
+        r = judge(examiner, fd, &before, examination);
+    int64_t age = r == 0 ? age_ms(&before.stat) : 0;
+    if (r < 0 || age >= KVS_SETTLE_MS ||
+        (examination->finding != KVS_FOUND_CORRUPT && examination->finding != KVS_FOUND_UNSTABLE))
+        return r;
+    r = wait_ms(examiner, KVS_SETTLE_MS - age);
+    return r < 0 ? r : judge(examiner, fd, &before, examination);
+}
+
+void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination_ret)
+{
+    struct kvs_page_cache_view *view = NULL;
+    struct stat st;
+
+    *examination_ret = (struct kvs_examination){0};
+    if (fstat(fd, &st) == 0 && st.st_size > 0)
+        view = kvs_page_cache_view(fd, (uint64_t)st.st_size, KVS_PIECE_SIZE);
+    if (!look_quickly(examiner, fd, examination_ret)) {
+        int r = look_carefully(examiner, fd, examination_ret);
+        if (r == -ESTALE) {
+            examination_ret->finding = KVS_FOUND_GONE;
+        } else if (r < 0) {
+            examination_ret->finding = KVS_FOUND_ERROR;
+            examination_ret->error = r;
+        }
+    }
+    kvs_page_cache_restore(fd, view);
+}

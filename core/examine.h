@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judges a block beside whoever uses it: for the tool and the scrubber, on a live cache, whether or
+// not a mount serves it (C15, C17).
+//
+// A verdict is kvs_verify()'s, with its two agreeing readings. But here nobody tells who is
+// writing, so before a mismatch counts
+//   - nobody may have the file open for writing: the kernel grants a read lease only then. (Through
+//   the
+//     mount a block has no record from its first change to its seal; who writes beside the mount
+//     need not take it away.) Where there are no leases, or they are not allowed, the next one has
+//     to do;
+//   - the block must have been left alone for KVS_SETTLE_MS, because there is a moment between the
+//     last write of a program and its new record; a fresh mismatch is waited for, and judged again.
+// What does not hold still is busy: neither intact nor corrupt.
+//
+// The page cache stays as it was. What is cached as a whole is summed where it is; other blocks are
+// read with direct I/O, or buffered where that cannot be had, and what was not cached before is
+// dropped again.
+#ifndef KVSEAL_CORE_EXAMINE_H
+#define KVSEAL_CORE_EXAMINE_H
+
+#include "core/verify.h"
+
+#define KVS_SETTLE_MS 2000
+
+enum kvs_finding {
+    KVS_FOUND_INTACT,
+    KVS_FOUND_TRANSIENT, /* intact, but a first reading was not */
+    KVS_FOUND_UNSEALED,  /* not read */
+    KVS_FOUND_CORRUPT,
+    KVS_FOUND_BUSY,     /* being written, or changed under the readings: not judged */
+    KVS_FOUND_GONE,     /* has no name any more: not judged */
+    KVS_FOUND_UNSTABLE, /* reads differently each time, and nobody writes: no verdict */
+    KVS_FOUND_ERROR,    /* of the file system below, or of `pace`: `error` */
+    KVS_FINDINGS,
+};
+
+struct kvs_examination {
+    enum kvs_finding finding;
+    int error;                            /* -errno with KVS_FOUND_ERROR, else 0 */
+    struct kvs_verification verification; /* of INTACT, TRANSIENT, UNSEALED and CORRUPT */
+};
+
+/* What one thread examines with. Set by the caller but for `memory`. */
+struct kvs_examiner {
+    void *memory;     /* of kvs_examiner_init() */
+    bool from_device; /* what is cached is read from the device too: the platter's health, not the
+                         reader's */
+    /* Called before `len` more bytes are read, and with 0 from time to time while it waits. May
+     * sleep, to keep a rate. Other than 0 (a -errno) ends the examination: KVS_FOUND_ERROR. May be
+     * NULL. */
+    int (*pace)(void *context, size_t len);
+    void *context;
+};
+
+/* 0 or -ENOMEM. Handles SIGBUS from here on (core/guard.h). */
+int kvs_examiner_init(struct kvs_examiner *examiner);
+void kvs_examiner_destroy(struct kvs_examiner *examiner);
+
+/* Examines the regular file that `fd` is open on, for reading, buffered; O_NOATIME where that is
+ * allowed. A lease is tried on it only after a mismatch: SIGIO must be ignored or handled. */
+void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination_ret);
+
+/* Opens `name` in `dir_fd` for kvs_examine(): a regular file, not through a symbolic link, without
+ * waiting for anybody. >= 0 the descriptor (the caller closes it), -EINVAL: is no regular file, or
+ * -errno. */
+int kvs_examine_open(int dir_fd, const char *name);
+
+/* The same of a file that is open with O_PATH, which stays the caller's. */
+int kvs_examine_open_again(int path_fd);
+
+/* The scratch memory of an examiner, for kvs_seal_whole() and the like. */
+#define KVS_EXAMINER_MEMORY ((size_t)4 << 20)
+
+#endif
