@@ -51,12 +51,22 @@ int kvs_record_read(int fd, struct kvs_record *record_ret)
     return 0;
 }
 
-int kvs_record_write(int fd, uint32_t crc)
+static int set_record(int fd, uint32_t crc, int flags)
 {
     uint8_t bytes[KVS_RECORD_SIZE];
 
     kvs_record_encode(crc, bytes);
-    return fsetxattr(fd, KVS_RECORD_NAME, bytes, sizeof(bytes), 0) < 0 ? -errno : 0;
+    return fsetxattr(fd, KVS_RECORD_NAME, bytes, sizeof(bytes), flags) < 0 ? -errno : 0;
+}
+
+int kvs_record_write(int fd, uint32_t crc)
+{
+    return set_record(fd, crc, 0);
+}
+
+int kvs_record_add(int fd, uint32_t crc)
+{
+    return set_record(fd, crc, XATTR_CREATE);
 }
 
 int kvs_record_remove(int fd)

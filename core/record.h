@@ -35,6 +35,9 @@ int kvs_record_read(int fd, struct kvs_record *record_ret);
 /* Sets the record. -errno of fsetxattr: ENOSPC, EDQUOT, EIO, EOPNOTSUPP, EROFS, EPERM ... */
 int kvs_record_write(int fd, uint32_t crc);
 
+/* The same where there is none: -EEXIST when there is one, which stays. */
+int kvs_record_add(int fd, uint32_t crc);
+
 /* Removes the record; that there was none is success. */
 int kvs_record_remove(int fd);
 
