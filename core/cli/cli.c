@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cli/progress.h"
 #include "core/log.h"
 #include "core/parse.h"
 #include "core/util.h"
@@ -143,16 +144,59 @@ const char *kvs_cli_advice(int error)
     }
 }
 
-enum kvs_cli_status kvs_cli_complain(const char *path, const char *verb, int error)
+static void say(FILE *stream, const char *before, const char *path, const char *format,
+                va_list arguments)
 {
     size_t size = 4 * strlen(path) + 1;
     kvs_cleanup_free char *name = malloc(size);
+    kvs_cleanup_free char *message = NULL;
 
-    /* One call a line, so that lines of several threads do not mix. */
-    fprintf(stderr, "kvseal: %s: cannot be %s: %s; %s\n",
-            name == NULL ? "?" : kvs_log_escape(path, name, size), verb, strerror(-error),
-            kvs_cli_advice(error));
+    if (vasprintf(&message, format, arguments) < 0)
+        message = NULL;
+    kvs_cli_output_begin();
+    fprintf(stream, "%s%s: %s\n", before, name == NULL ? "?" : kvs_log_escape(path, name, size),
+            message == NULL ? "out of memory" : message);
+    kvs_cli_output_end();
+}
+
+void kvs_cli_print(const char *path, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    say(stdout, "", path, format, arguments);
+    va_end(arguments);
+}
+
+void kvs_cli_warn(const char *path, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    say(stderr, "kvseal: ", path, format, arguments);
+    va_end(arguments);
+}
+
+enum kvs_cli_status kvs_cli_complain(const char *path, const char *verb, int error)
+{
+    kvs_cli_warn(path, "cannot be %s: %s; %s", verb, strerror(-error), kvs_cli_advice(error));
     return KVS_CLI_ERROR;
+}
+
+char *kvs_cli_format_size(uint64_t bytes, char text[KVS_CLI_SIZE_TEXT])
+{
+    static const char units[] = "KMGTPE";
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+
+    if (bytes < 1024) {
+        snprintf(text, KVS_CLI_SIZE_TEXT, "%u B", (unsigned)bytes);
+        return text;
+    }
+    for (; value >= 1023.95; unit++)
+        value /= 1024;
+    snprintf(text, KVS_CLI_SIZE_TEXT, "%.1f %ciB", value, units[unit]);
+    return text;
 }
 
 enum kvs_cli_status kvs_cli_graver(enum kvs_cli_status a, enum kvs_cli_status b)

@@ -80,14 +80,24 @@ _Noreturn void kvs_cli_fail_usage(const struct kvs_cli_command *command, const c
 uint64_t kvs_cli_need_size(const struct kvs_cli_command *command, const char *option);
 uint64_t kvs_cli_need_duration(const struct kvs_cli_command *command, const char *option);
 
-/* ---- messages ---- */
+/* ---- messages: whole lines, from any thread; paths are escaped (kvs_log_escape) ---- */
 
-/* "kvseal: PATH: cannot be VERB: why; what to do" on stderr, the path escaped (kvs_log_escape);
- * `verb` as in "read", `error` -errno. Returns KVS_CLI_ERROR. Thread-safe. */
+/* "PATH: MESSAGE" on standard output. */
+void kvs_cli_print(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "kvseal: PATH: MESSAGE" on stderr. */
+void kvs_cli_warn(const char *path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "kvseal: PATH: cannot be VERB: why; what to do" on stderr; `verb` as in "read", `error` -errno.
+ * Returns KVS_CLI_ERROR. */
 enum kvs_cli_status kvs_cli_complain(const char *path, const char *verb, int error);
 
 /* What to do about -errno `error`, as the end of such a message. */
 const char *kvs_cli_advice(int error);
+
+/* "512 B", "1.5 GiB". Returns `text`. */
+#define KVS_CLI_SIZE_TEXT 16
+char *kvs_cli_format_size(uint64_t bytes, char text[KVS_CLI_SIZE_TEXT]);
 
 /* The graver of two statuses: KVS_CLI_CORRUPT, then KVS_CLI_ERROR, then KVS_CLI_OK. */
 enum kvs_cli_status kvs_cli_graver(enum kvs_cli_status a, enum kvs_cli_status b);

@@ -1,63 +1,145 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvseal seal: gives a record to a file that has none.
-#include "core/cli/files.h"
-
+// kvseal seal: gives records to blocks that have none.
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
-static enum kvs_cli_status set_record(struct kvs_cli_file *file)
-{
-    uint32_t crc = 0;
-    int r = kvs_seal_whole(file->fd, file->reading.memory, file->reading.capacity, &crc);
+#include "core/cli/blocks.h"
+#include "core/cli/cli.h"
+#include "core/cli/progress.h"
+#include "core/page_cache.h"
+#include "core/seal_beside.h"
 
-    if (r == -EBUSY) {
-        fprintf(stderr,
-                "kvseal: %s: not sealed: it changed while it was read; "
-                "try again when nobody writes to it\n",
-                file->name);
+struct run {
+    struct kvs_cli_common common;
+    bool is_dry;
+    atomic_ullong sealed, bytes, has_record, busy, errors;
+};
+
+static void print_json(const struct run *run, const char *path, uint64_t size, uint32_t crc)
+{
+    json_t *object = json_pack("{s:s, s:I}", "action", run->is_dry ? "would seal" : "sealed",
+                               "size", (json_int_t)size);
+
+    kvs_cli_json_set_path(object, "path", path);
+    if (!run->is_dry)
+        json_object_set_new(object, "computed", kvs_cli_json_sum(crc));
+    kvs_cli_json_print(object);
+}
+
+static void count_sealed(struct run *run, const struct kvs_cli_block *block, uint32_t crc)
+{
+    atomic_fetch_add(&run->sealed, 1);
+    atomic_fetch_add(&run->bytes, block->size);
+    if (run->common.is_json && (run->common.is_verbose || run->is_dry))
+        print_json(run, block->path, block->size, crc);
+    else if (run->is_dry)
+        kvs_cli_print(block->path, "would be sealed");
+    else if (run->common.is_verbose)
+        kvs_cli_print(block->path, "sealed (%08" PRIx32 ")", crc);
+}
+
+/* Without leaving it in the page cache. */
+static int seal(const struct kvs_cli_block *block, uint32_t *crc_ret)
+{
+    struct kvs_page_cache_view *view = NULL;
+    int r = 0;
+
+    if (block->size > 0)
+        view = kvs_page_cache_view(block->fd, block->size, KVS_PIECE_SIZE);
+    r = kvs_seal_beside(block->fd, block->examiner->memory, KVS_EXAMINER_MEMORY, crc_ret);
+    kvs_page_cache_restore(block->fd, view);
+    return r;
+}
+
+static void seal_block(void *context, const struct kvs_cli_block *block)
+{
+    struct run *run = context;
+    uint32_t crc = 0;
+    int r = run->is_dry ? kvs_seal_beside_check(block->fd) : seal(block, &crc);
+
+    switch (r) {
+    case 0:
+        count_sealed(run, block, crc);
+        break;
+    case -EEXIST:
+        atomic_fetch_add(&run->has_record, 1);
+        break;
+    case -EBUSY:
+        atomic_fetch_add(&run->busy, 1);
+        if (run->common.is_verbose && !run->common.is_json)
+            kvs_cli_print(block->path, "being written");
+        break;
+    default:
+        atomic_fetch_add(&run->errors, 1);
+        kvs_cli_blocks_complain(&run->common, block->path, "sealed", r);
+    }
+}
+
+static void print_summary(const struct run *run, const struct kvs_cli_sights *sights)
+{
+    uint64_t errors = atomic_load(&run->errors) + sights->errors + sights->refused;
+    char size[KVS_CLI_SIZE_TEXT];
+
+    if (run->common.is_json) {
+        kvs_cli_json_print(json_pack(
+            "{s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}}", "summary",
+            run->is_dry ? "would_seal" : "sealed", (json_int_t)atomic_load(&run->sealed), "bytes",
+            (json_int_t)atomic_load(&run->bytes), "has_record",
+            (json_int_t)atomic_load(&run->has_record), "busy", (json_int_t)atomic_load(&run->busy),
+            "gone", (json_int_t)sights->gone, "errors", (json_int_t)errors, "others",
+            (json_int_t)sights->others, "mounts", (json_int_t)sights->mounts));
+        return;
+    }
+    kvs_cli_output_begin();
+    printf("%llu %s, %s; %llu had a record already", atomic_load(&run->sealed),
+           run->is_dry ? "would be sealed" : "sealed",
+           kvs_cli_format_size(atomic_load(&run->bytes), size), atomic_load(&run->has_record));
+    if (atomic_load(&run->busy) > 0)
+        printf(", %llu being written", atomic_load(&run->busy));
+    if (errors > 0)
+        printf(", %" PRIu64 " could not be sealed", errors);
+    putchar('\n');
+    kvs_cli_output_end();
+}
+
+static int run_seal(int argc, char **argv)
+{
+    static const struct option options[] = {KVS_CLI_HELP,
+                                            KVS_CLI_JSON,
+                                            KVS_CLI_JOBS,
+                                            KVS_CLI_VERBOSE,
+                                            {"dry-run", no_argument, NULL, 'n'},
+                                            {0}};
+    struct run run = {0};
+    struct kvs_cli_blocks blocks = {.common = &run.common, .work = seal_block, .context = &run};
+    struct kvs_cli_sights sights;
+
+    while (kvs_cli_next_option(&kvs_cmd_seal, &run.common, argc, argv, options) == 'n')
+        run.is_dry = true;
+    if (optind == argc)
+        kvs_cli_fail_usage(&kvs_cmd_seal, "no file or directory is given");
+    if (kvs_cli_blocks_run(&blocks, argv + optind, &sights) < 0) {
+        fputs("kvseal: out of memory, or of threads: try fewer --jobs\n", stderr);
         return KVS_CLI_ERROR;
     }
-    if (r < 0)
-        return kvs_cli_complain(file->name, "sealed", r);
-    printf("%s: sealed (%08" PRIx32 ")\n", file->name, crc);
-    return KVS_CLI_OK;
-}
-
-static enum kvs_cli_status seal_file(struct kvs_cli_file *file)
-{
-    struct kvs_verification verification;
-    enum kvs_cli_status status = kvs_cli_judge(file, &verification);
-
-    if (status != KVS_CLI_OK)
-        return status;
-    switch (verification.verdict) {
-    case KVS_UNSEALED:
-        return set_record(file);
-    case KVS_CORRUPT:
-        /* A new record would turn corrupt bytes into valid ones. */
-        kvs_cli_print_corrupt(file, &verification);
-        fprintf(stderr,
-                "kvseal: %s: not sealed: it has a record that does not match; "
-                "remove the file, so that it is stored again\n",
-                file->name);
-        return KVS_CLI_CORRUPT;
-    case KVS_INTACT:
-        break;
-    }
-    printf("%s: intact\n", file->name);
-    return KVS_CLI_OK;
-}
-
-static int run(int argc, char **argv)
-{
-    return kvs_cli_run_on_files(&kvs_cmd_seal, seal_file, argc, argv);
+    print_summary(&run, &sights);
+    return kvs_cli_finish(
+        atomic_load(&run.errors) + sights.errors + sights.refused > 0 ? KVS_CLI_ERROR : KVS_CLI_OK);
 }
 
 const struct kvs_cli_command kvs_cmd_seal = {
     .name = "seal",
-    .operands = "FILE...",
-    .summary = "gives a record to files that have none",
-    .help = "",
-    .run = run,
+    .operands = "[OPTION...] PATH...",
+    .summary = "gives records to blocks that have none",
+    .help =
+        "  -n, --dry-run   say what would be sealed, and seal nothing\n"
+        "  -v, --verbose   list every block that is sealed\n"
+        "  -j, --jobs N    threads (default: one a CPU)\n"
+        "      --json      one JSON object a line\n"
+        "\n"
+        "A block that has a record is left alone, whatever the record says.\n"
+        "Exit status: 0 all is done, 2 not everything could be sealed.\n",
+    .run = run_seal,
 };

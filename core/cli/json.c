@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cli/progress.h"
 #include "core/util.h"
 
 /* RFC 4648. `encoded`: room for 4 * ((size + 2) / 3) + 1. */
@@ -59,8 +60,7 @@ void kvs_cli_json_print(json_t *object)
         fputs("kvseal: out of memory\n", stderr);
         exit(KVS_CLI_ERROR); /* a line that is missing would be a wrong answer */
     }
-    flockfile(stdout);
-    fputs(line, stdout);
-    putc('\n', stdout);
-    funlockfile(stdout);
+    kvs_cli_output_begin();
+    fprintf(stdout, "%s\n", line);
+    kvs_cli_output_end();
 }
