@@ -301,7 +301,8 @@ void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *
     struct stat st;
 
     *examination_ret = (struct kvs_examination){0};
-    if (fstat(fd, &st) == 0 && st.st_size > 0)
+    if (fstat(fd, &st) == 0 && st.st_size > 0 &&
+        kvs_page_cache_look(fd, 0, (uint64_t)st.st_size) != KVS_CACHED_ALL)
         view = kvs_page_cache_view(fd, (uint64_t)st.st_size, KVS_PIECE_SIZE);
     if (!look_quickly(examiner, fd, examination_ret)) {
         int r = look_carefully(examiner, fd, examination_ret);

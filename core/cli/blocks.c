@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "core/cli/progress.h"
@@ -181,10 +182,16 @@ static int run_directory(struct run *run, const char *operand, int path_fd)
 {
     kvs_cleanup_fd int fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    if (fd >= 0)
-        return walk_tree(run, fd);
-    complain(run, operand, -errno);
-    return 0;
+    if (fd < 0) {
+        complain(run, operand, -errno);
+        return 0;
+    }
+    /* Told once here, not for each block. */
+    if (fgetxattr(fd, KVS_RECORD_NAME, NULL, 0) < 0 && errno == EOPNOTSUPP) {
+        complain(run, operand, -errno);
+        return 0;
+    }
+    return walk_tree(run, fd);
 }
 
 static int run_operand(struct run *run, const char *operand)
