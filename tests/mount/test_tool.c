@@ -303,10 +303,10 @@ static void a_file_system_without_attributes_is_named_once(void **state)
     assert_int_equal(kvt_write_file(own(env, "ramfs/x"), O_CREAT | O_WRONLY, 10, 1, 0), 0);
     assert_int_equal(kvt_write_file(own(env, "ramfs/y"), O_CREAT | O_WRONLY, 10, 1, 0), 0);
     int verified = run("verify", "", point);
-    char *line = strstr(output,
-                        "cannot be read: Operation not supported; use a file system that "
-                        "stores user extended attributes\n");
-    bool is_once = line != NULL && strstr(line + 1, "Operation not supported") == NULL;
+    const char *why =
+        "Operation not supported; use a file system that stores user extended attributes";
+    char *found = strstr(output, why);
+    bool is_once = found != NULL && strstr(found + 1, why) == NULL;
     int sealed = run("seal", "", point);
     assert_int_equal(umount(point), 0);
     assert_int_equal(verified, 2);
