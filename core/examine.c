@@ -9,9 +9,9 @@
 #include <time.h>
 
 #include "core/crc32c.h"
-#include "core/guard.h"
 #include "core/lease.h"
 #include "core/page_cache.h"
+#include "core/sigbus.h"
 #include "core/util.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -27,7 +27,7 @@ int kvs_examiner_init(struct kvs_examiner *examiner)
     if (examiner->memory == NULL)
         return -ENOMEM;
     madvise(examiner->memory, KVS_EXAMINER_MEMORY, MADV_HUGEPAGE);
-    kvs_guard_install();
+    kvs_sigbus_handle();
     return 0;
 }
 
@@ -100,7 +100,7 @@ static int sum_mapped(const struct kvs_examiner *examiner, int fd, size_t size, 
         piece.at = memory + offset;
         piece.len = KVS_MIN(size - offset, MAPPED);
         r = pace(examiner, piece.len);
-        if (r == 0 && !kvs_guard_run(piece.at, piece.len, sum_piece, &piece))
+        if (r == 0 && !kvs_sigbus_guard(piece.at, piece.len, sum_piece, &piece))
             r = -EAGAIN;
     }
     munmap(memory, size);

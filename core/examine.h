@@ -53,7 +53,7 @@ struct kvs_examiner {
     void *context;
 };
 
-/* 0 or -ENOMEM. Handles SIGBUS from here on (core/guard.h). */
+/* 0 or -ENOMEM. Handles SIGBUS from here on (core/sigbus.h). */
 int kvs_examiner_init(struct kvs_examiner *examiner);
 void kvs_examiner_destroy(struct kvs_examiner *examiner);
 

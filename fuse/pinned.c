@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "core/crc32c.h"
-#include "core/guard.h"
 #include "core/page_cache.h"
+#include "core/sigbus.h"
 #include "core/util.h"
 #include "core/verify.h"
 
@@ -76,7 +76,7 @@ int kvs_pin_read(const struct kvs_pin *pin, void *to, size_t offset, size_t len)
 {
     struct copy copy = {to, pin->memory + offset, len};
 
-    return kvs_guard_run(pin->memory, room_of(pin), copy_out, &copy) ? 0 : -EIO;
+    return kvs_sigbus_guard(pin->memory, room_of(pin), copy_out, &copy) ? 0 : -EIO;
 }
 
 size_t kvs_pin_size(const struct kvs_pin *pin)
@@ -124,7 +124,7 @@ static bool verify(struct kvs_pin *pin, int fd)
     }
     madvise(pin->memory, pin->size, MADV_HUGEPAGE);
     return mlock2(pin->memory, pin->size, MLOCK_ONFAULT) == 0 &&
-           kvs_guard_run(pin->memory, room_of(pin), sum, &whole) &&
+           kvs_sigbus_guard(pin->memory, room_of(pin), sum, &whole) &&
            whole.crc == pin->verified.record.crc && kvs_snapshot_take(fd, &after) == 0 &&
            kvs_snapshot_equal(&pin->verified, &after);
 }
@@ -380,7 +380,7 @@ int kvs_pins_create(uint64_t budget, uint64_t most, struct kvs_pins **pins_ret)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&pins->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    kvs_guard_install();
+    kvs_sigbus_handle();
     int error = start_helper(pins);
     if (error != 0) {
         pthread_cond_destroy(&pins->changed);

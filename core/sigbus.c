@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SIGBUS takes the way out that the thread has set up for the range it reads.
-#include "core/guard.h"
+#include "core/sigbus.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -20,14 +20,14 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
     raise(number); /* when this returns */
 }
 
-void kvs_guard_install(void)
+void kvs_sigbus_handle(void)
 {
     struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
 
     sigaction(SIGBUS, &action, NULL);
 }
 
-bool kvs_guard_run(const void *memory, size_t len, void (*work)(void *argument), void *argument)
+bool kvs_sigbus_guard(const void *memory, size_t len, void (*work)(void *argument), void *argument)
 {
     struct guard own = {.start = memory, .end = (const char *)memory + len};
 

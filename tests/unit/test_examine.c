@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judging blocks beside whoever uses them: what is busy, gone or fresh is not corrupt, and pace is
+// kept.
+#include "core/examine.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/crc32c.h"
+#include "core/lease.h"
+#include "core/page_cache.h"
+#include "core/seal_beside.h"
+#include "core/sigbus.h"
+#include "core/util.h"
+
+#define SIZE ((size_t)3 * KVS_PIECE_SIZE + 77)
+
+static char path[4096];
+static unsigned char content[SIZE];
+static struct kvs_examiner examiner;
+
+/* What the pace saw, and what it does. */
+static struct {
+    uint64_t bytes;
+    unsigned calls, waits;
+    int result;
+    void (*meanwhile)(size_t len);
+} paced;
+
+static int pace(void *context, size_t len)
+{
+    paced.bytes += len;
+    paced.calls++;
+    paced.waits += len == 0;
+    if (paced.meanwhile != NULL)
+        paced.meanwhile(len);
+    return paced.result;
+}
+
+static int open_own(int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A sealed block, in the page cache; and the descriptor to examine it by. */
+static int make_block(void)
+{
+    int fd = open_own(O_CREAT | O_TRUNC | O_RDWR);
+
+    assert_int_equal(pwrite(fd, content, SIZE, 0), SIZE);
+    assert_int_equal(kvs_record_write(fd, kvs_crc32c(0, content, SIZE)), 0);
+    assert_int_equal(fsync(fd), 0);
+    close(fd);
+    fd = kvs_examine_open(AT_FDCWD, path);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void damage(off_t offset)
+{
+    kvs_cleanup_fd int fd = open_own(O_WRONLY);
+
+    assert_int_equal(pwrite(fd, "damage", 6, offset), 6);
+}
+
+static void drop(int fd)
+{
+    assert_int_equal(fdatasync(fd), 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+}
+
+static enum kvs_finding examine(int fd)
+{
+    struct kvs_examination examination;
+
+    memset(&examination, 0xff, sizeof(examination));
+    kvs_examine(&examiner, fd, &examination);
+    assert_int_equal(examination.finding == KVS_FOUND_ERROR, examination.error != 0);
+    return examination.finding;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void intact_hot_and_cold(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(paced.bytes, SIZE);
+    drop(fd);
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(paced.bytes, 2 * SIZE);
+    assert_int_equal(kvs_page_cache_look(fd, 0, SIZE), KVS_CACHED_NONE);
+    examiner.from_device = true;
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(kvs_page_cache_look(fd, 0, SIZE), KVS_CACHED_NONE);
+}
+
+static void pace_can_end_it(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+    struct kvs_examination examination;
+
+    paced.result = -ECANCELED;
+    kvs_examine(&examiner, fd, &examination);
+    assert_int_equal(examination.finding, KVS_FOUND_ERROR);
+    assert_int_equal(examination.error, -ECANCELED);
+}
+
+static void c15_a_fresh_mismatch_is_waited_for(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    damage(SIZE - 10);
+    int64_t start = now_ms();
+    assert_int_equal(examine(fd), KVS_FOUND_CORRUPT);
+    assert_true(now_ms() - start >= KVS_SETTLE_MS - 100);
+    assert_true(paced.waits > 10);
+    start = now_ms();
+    assert_int_equal(examine(fd), KVS_FOUND_CORRUPT);
+    assert_true(paced.waits < 60 && now_ms() - start < KVS_SETTLE_MS);
+}
+
+static void seal_it(size_t len)
+{
+    if (len != 0 || paced.waits != 3)
+        return;
+    kvs_cleanup_fd int fd = open_own(O_RDWR);
+    static unsigned char now[SIZE];
+    assert_int_equal(pread(fd, now, SIZE, 0), SIZE);
+    assert_int_equal(kvs_record_write(fd, kvs_crc32c(0, now, SIZE)), 0);
+}
+
+static void c15_what_is_sealed_while_it_is_waited_for_is_intact(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    damage(5);
+    paced.meanwhile = seal_it;
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+}
+
+static void change_it(size_t len)
+{
+    if (len == 0 && paced.waits == 3)
+        damage(100);
+}
+
+static void c15_what_changes_while_it_is_waited_for_is_busy(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    damage(5);
+    paced.meanwhile = change_it;
+    assert_int_equal(examine(fd), KVS_FOUND_BUSY);
+}
+
+static void c15_what_is_open_for_writing_is_busy(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+    kvs_cleanup_fd int writer = open_own(O_WRONLY);
+
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    damage(5);
+    assert_int_equal(examine(fd), KVS_FOUND_BUSY);
+}
+
+static void what_has_no_name_is_gone(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    damage(5);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(examine(fd), KVS_FOUND_GONE);
+}
+
+static void cut_it(size_t len)
+{
+    if (paced.calls == 2)
+        assert_int_equal(truncate(path, 100), 0);
+}
+
+/* The pages of the mapping go while they are summed. */
+static void a_block_that_is_cut_meanwhile_is_survived(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    kvs_sigbus_handle(); /* cmocka has set its own */
+    paced.meanwhile = cut_it;
+    assert_int_equal(examine(fd), KVS_FOUND_CORRUPT); /* and stays so, unheard of by anybody */
+}
+
+static void only_regular_files_are_opened(void **state)
+{
+    assert_int_equal(kvs_examine_open(AT_FDCWD, "/dev/null"), -EINVAL);
+    assert_int_equal(kvs_examine_open(AT_FDCWD, "/"), -EINVAL);
+    assert_int_equal(kvs_examine_open(AT_FDCWD, "/proc/self/exe"), -ELOOP);
+    assert_int_equal(kvs_examine_open(AT_FDCWD, path), -ENOENT);
+}
+
+static void sealing_adds_a_record_and_never_changes_one(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+    struct kvs_record record;
+    uint32_t crc = 0;
+
+    damage(5);
+    assert_int_equal(kvs_seal_beside(fd, examiner.memory, KVS_EXAMINER_MEMORY, &crc), -EEXIST);
+    assert_int_equal(kvs_record_read(fd, &record), 0);
+    assert_int_equal(record.crc, kvs_crc32c(0, content, SIZE));
+    kvs_cleanup_fd int writer = open_own(O_RDWR);
+    assert_int_equal(kvs_record_remove(writer), 0);
+    assert_int_equal(kvs_lease_take(fd), -EAGAIN);
+    assert_int_equal(kvs_seal_beside_check(fd), -EBUSY);
+    assert_int_equal(kvs_seal_beside(fd, examiner.memory, KVS_EXAMINER_MEMORY, &crc), -EBUSY);
+    close(kvs_steal_fd(&writer));
+    assert_int_equal(kvs_seal_beside_check(fd), 0);
+    assert_int_equal(kvs_seal_beside(fd, examiner.memory, KVS_EXAMINER_MEMORY, &crc), 0);
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(kvs_record_add(fd, 1), -EEXIST);
+}
+
+static int set_up(void **state)
+{
+    memset(&paced, 0, sizeof(paced));
+    examiner.pace = pace;
+    examiner.from_device = false;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    unlink(path);
+    return 0;
+}
+
+static int set_up_all(void **state)
+{
+    const char *base = getenv("TMPDIR");
+    uint32_t seed = 7;
+
+    signal(SIGIO, SIG_IGN);
+    for (size_t i = 0; i < SIZE; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        content[i] = (unsigned char)(seed >> 24);
+    }
+    snprintf(path, sizeof(path), "%s/examine-XXXXXX", base == NULL ? "/tmp" : base);
+    int fd = mkstemp(path);
+    if (fd < 0 || !kvs_page_cache_is_local(fd)) {
+        fprintf(stderr, "%s is not on a disk of this machine\n", path);
+        return -1;
+    }
+    close(fd);
+    unlink(path);
+    return kvs_examiner_init(&examiner);
+}
+
+static int tear_down_all(void **state)
+{
+    kvs_examiner_destroy(&examiner);
+    return 0;
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(intact_hot_and_cold),
+        CASE(pace_can_end_it),
+        CASE(c15_a_fresh_mismatch_is_waited_for),
+        CASE(c15_what_is_sealed_while_it_is_waited_for_is_intact),
+        CASE(c15_what_changes_while_it_is_waited_for_is_busy),
+        CASE(c15_what_is_open_for_writing_is_busy),
+        CASE(what_has_no_name_is_gone),
+        CASE(a_block_that_is_cut_meanwhile_is_survived),
+        CASE(only_regular_files_are_opened),
+        CASE(sealing_adds_a_record_and_never_changes_one),
+    };
+#undef CASE
+
+    return cmocka_run_group_tests_name("examine", tests, set_up_all, tear_down_all);
+}
