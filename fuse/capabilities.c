@@ -25,6 +25,7 @@ static const struct needed {
     {CAP_SETUID, "SETUID", "new files belong to the daemon's user"},
     {CAP_SETGID, "SETGID", "new files belong to the daemon's group"},
     {CAP_IPC_LOCK, "IPC_LOCK", "no passthrough"},
+    {CAP_LINUX_IMMUTABLE, "LINUX_IMMUTABLE", "an empty mount point stays writable"},
     {CAP_MKNOD, "MKNOD", "no device nodes"},
     {CAP_SETFCAP, "SETFCAP", "no file capabilities"},
 };

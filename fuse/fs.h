@@ -2,7 +2,12 @@
 // The mounted file system: what all operations share, the map of this folder and the lock order.
 //
 //   kvsealfs.c      main: start-up checks, mount, background, shut-down
-//   options  mount  the command line; dead mounts replaced, live ones refused
+//   options         the command line; options_switches.c: switches, options.c: what stands after -o
+//   attach  mount   getting the mount and leaving it; dead ones replaced, live ones refused
+//   fd_socket  mounter  ... or its descriptor comes from a process that may mount
+//   guard           the directory under the mount, immutable meanwhile
+//   source  memory  what the start looks at: the directory, and how much memory there is
+//   ready  healthcheck  whether it serves, for those outside; ask: questions that may hang
 //   service         what the service manager is told (systemd)
 //   worker          the loop: threads that receive requests and call the operations
 //   operations.c    the table of operations; op_*.c hold them: resolve, do, reply once

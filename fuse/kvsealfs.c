@@ -6,38 +6,39 @@
 // parent leaves with 0 only when the mount answers.
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/log.h"
-#include "core/record.h"
 #include "core/util.h"
+#include "fuse/attach.h"
 #include "fuse/buffers.h"
 #include "fuse/capabilities.h"
 #include "fuse/forget.h"
+#include "fuse/healthcheck.h"
 #include "fuse/inode.h"
+#include "fuse/memory.h"
 #include "fuse/metrics_http.h"
-#include "fuse/mount.h"
+#include "fuse/mounter.h"
 #include "fuse/ops.h"
+#include "fuse/ready.h"
 #include "fuse/refuse.h"
 #include "fuse/seal.h"
 #include "fuse/serve_passthrough.h"
 #include "fuse/service.h"
+#include "fuse/source.h"
 #include "fuse/worker.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
 
-/* How long requests that hang, and then the last seals, may hold up the end (C23). */
-#define GRACE_MS     10000
-#define LAST_SEALS_S 10
-/* ... and then notifications of the kernel, once the connection is gone. */
+/* The part of the grace that requests which hang leave to the last seals: one in so many (C23). */
+#define SEALS_SHARE 4
+/* How long notifications of the kernel may hold it up then, once the connection is gone. */
 #define LAST_NOTIFICATIONS_MS 5000
 
 __attribute__((format(printf, 2, 0))) static void log_from_libfuse(enum fuse_log_level level,
@@ -48,64 +49,6 @@ __attribute__((format(printf, 2, 0))) static void log_from_libfuse(enum fuse_log
     text[strcspn(text, "\n")] = 0;
     kvs_log(level == FUSE_LOG_DEBUG ? KVS_LOG_ALWAYS : KVS_LOG_OTHER, (int)level, "libfuse: %s",
             text);
-}
-
-static int open_source(const char *source)
-{
-    int fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        return fd;
-    int error = -errno;
-    complain("source %s: %s", source, strerror(-error));
-    return error;
-}
-
-/* A mount point below its own source would lead the daemon into itself. */
-static int check_nesting(int source_fd, const char *source, const char *mountpoint)
-{
-    char name[64], path[PATH_MAX];
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", source_fd);
-    ssize_t len = readlink(name, path, sizeof(path));
-    if (len <= 0 || len >= (ssize_t)sizeof(path))
-        return 0;
-    if (path[len - 1] == '/')
-        len--; /* the root directory */
-    if (strncmp(mountpoint, path, (size_t)len) != 0 || mountpoint[len] != '/')
-        return 0;
-    complain("mount point %s lies inside the source %s: mount on the source itself, or outside it",
-             mountpoint, source);
-    return -EINVAL;
-}
-
-/* Whether records can be kept in the source (C21). */
-static int check_records(int source_fd, const char *source)
-{
-    int error = kvs_record_probe(source_fd);
-    switch (-error) {
-    case 0:
-        return 0;
-    case EROFS:
-        complain("source %s is read-only: mount with -o ro", source);
-        return error;
-    case EOPNOTSUPP:
-        complain(
-            "source %s: its file system does not keep user. extended attributes, which ext4, "
-            "XFS, Btrfs, ZFS, Lustre, CephFS and tmpfs (Linux 6.6) do",
-            source);
-        return error;
-    case ENOSPC:
-    case EDQUOT:
-        /* A full cache must come up, so that its evictor can make room; seals that fail are told
-         * to who stores (C3). */
-        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING,
-                "source %s: could not try whether records can be kept: %s", source,
-                strerror(-error));
-        return 0;
-    default:
-        complain("source %s: cannot set the attribute %s there: %s", source, KVS_RECORD_NAME,
-                 strerror(-error));
-        return error;
-    }
 }
 
 static void raise_file_limit(void)
@@ -149,23 +92,31 @@ static void leave_terminal(int ready_fd)
     close(ready_fd);
 }
 
+/* What one mount needs besides `fs`. */
+struct life {
+    struct kvs_attachment attachment;
+    struct kvs_ready ready;
+};
+
 /* Everything up to the mount that can fail. 0 or -errno, said. */
-static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
+static int prepare(struct kvs_fs *fs, struct life *life)
 {
-    const struct kvs_options *options = &fs->options;
-    int error = kvs_mount_prepare(options->mountpoint, mountpoint_ret);
+    struct kvs_options *options = &fs->options;
+    int error = kvs_ready_prepare(options->ready_file, &life->ready);
+    error = error ? error : kvs_attach_prepare(options, &life->attachment);
     if (error)
         return error;
-    fs->source_fd = open_source(options->source);
+    fs->source_fd = kvs_source_open(options->source);
     if (fs->source_fd < 0)
         return fs->source_fd;
-    error = check_nesting(fs->source_fd, options->source, *mountpoint_ret);
+    error = kvs_attach_check_source(&life->attachment, fs->source_fd);
     if (!error && !options->read_only)
-        error = check_records(fs->source_fd, options->source);
+        error = kvs_source_check_records(fs->source_fd, options->source);
     if (error)
         return error;
     signal(SIGIO, SIG_IGN); /* a lease that somebody breaks (seal.c) */
     raise_file_limit();
+    kvs_memory_choose(options, kvs_memory_limit(""));
     kvs_capabilities_reduce();
     error = kvs_table_create(fs->source_fd, &fs->table);
     if (!error)
@@ -181,8 +132,8 @@ static int prepare(struct kvs_fs *fs, char **mountpoint_ret)
     return options->metrics ? kvs_http_listen(options->metrics, &fs->metrics_fd) : 0;
 }
 
-/* Mounts, and answers the kernel's first request. 0 or -errno, said. */
-static int mount_session(struct kvs_fs *fs, const char *mountpoint, int *mount_id_ret)
+/* Gets the mount, and answers the kernel's first request. 0 or -errno, said. */
+static int start_session(struct kvs_fs *fs, struct life *life)
 {
     fs->session = fuse_session_new(&fs->options.session_args, &kvs_operations,
                                    sizeof(kvs_operations), fs);
@@ -190,28 +141,23 @@ static int mount_session(struct kvs_fs *fs, const char *mountpoint, int *mount_i
         complain("cannot make a FUSE session");
         return -EINVAL;
     }
-    if (fuse_session_mount(fs->session, mountpoint)) {
-        complain("cannot mount on %s: it takes /dev/fuse, and CAP_SYS_ADMIN or fusermount3",
-                 mountpoint);
-        return -EIO;
-    }
-    *mount_id_ret = kvs_mount_id(mountpoint);
-    int error = answer_init(fs->session);
+    int error = kvs_attach_mount(&life->attachment, fs->session, fs->source_fd);
     if (error)
-        complain("the mount on %s ended before it served: %s", mountpoint, strerror(-error));
+        return error;
+    error = answer_init(fs->session);
+    if (error)
+        complain("the mount on %s ended before it served: %s", life->attachment.mountpoint,
+                 strerror(-error));
     return error;
 }
 
-/* Takes the mount away, unless something else covers or replaced it. A notification that is under
- * way waits for a directory's lock, and the client that holds it for an answer that nobody gives
- * any more; nor does the kernel end the connection by itself while somebody writes to it. */
-static void unmount_session(struct kvs_fs *fs, const char *mountpoint, int mount_id)
+/* A notification that is under way waits for a directory's lock, and the client that holds it for
+ * an answer that nobody gives any more; nor does the kernel end the connection by itself while
+ * somebody writes to it: then it is cut. */
+static void unmount(struct kvs_fs *fs, struct life *life)
 {
-    if (mount_id < 0 || kvs_mount_id(mountpoint) != mount_id)
-        return;
-    if (!kvs_refuse_await_end(0) || fs->forgetter)
-        umount2(mountpoint, MNT_FORCE | MNT_DETACH);
-    fuse_session_unmount(fs->session);
+    bool must_cut = !kvs_refuse_await_end(0) || fs->forgetter;
+    kvs_attach_unmount(&life->attachment, fs->session, must_cut);
 }
 
 /* What hangs in the file system below keeps a thread that uses `fs`: then nothing is freed. */
@@ -233,52 +179,60 @@ static void destroy(struct kvs_fs *fs)
         close(fs->metrics_fd);
 }
 
-/* Serves to the end, and seals what is owed then. 0 or -errno, said; -ETIMEDOUT: something hangs.
- */
-static int serve_requests(struct kvs_fs *fs, const char *mountpoint)
+/* Serves to the end, and seals what is owed then, all of it within the grace. 0 or -errno, said;
+ * -ETIMEDOUT: something hangs. */
+static int serve_requests(struct kvs_fs *fs, struct life *life)
 {
+    const char *mountpoint = life->attachment.mountpoint;
+    unsigned grace_ms = (unsigned)(fs->options.grace * 1000), left_ms = grace_ms;
     int error = kvs_forget_start(fs);
     if (!error)
-        error = kvs_workers_run(fs, GRACE_MS);
+        error = kvs_workers_run(fs, grace_ms - grace_ms / SEALS_SHARE, &left_ms);
     (void)kvs_forget_stop(fs); /* what hangs then ends with the mount */
     if (error)
         complain("%s is no longer served: %s", mountpoint, strerror(-error));
-    int seal_error = kvs_worker_run_once(fs, kvs_seal_all, LAST_SEALS_S);
+    kvs_ready_end(&life->ready);
+    kvs_attach_notice_unmount(&life->attachment);
+    int seal_error = kvs_worker_run_once(fs, kvs_seal_all, left_ms + grace_ms / SEALS_SHARE);
     if (seal_error)
         complain("%s: blocks may be left unsealed: %s", mountpoint, strerror(-seal_error));
     return seal_error == -ETIMEDOUT || !error ? seal_error : error;
 }
 
 /* From now on the mount answers, and says so. 0 or -errno, said. */
-static int announce(struct kvs_fs *fs, const char *mountpoint)
+static int announce(struct kvs_fs *fs, struct life *life)
 {
-    fs->mountpoint = mountpoint;
+    fs->mountpoint = life->attachment.mountpoint;
     atomic_store(&fs->is_serving, true);
-    return fs->metrics_fd >= 0 ? kvs_http_start(fs, kvs_steal_fd(&fs->metrics_fd), &fs->http) : 0;
+    int error = 0;
+    if (fs->metrics_fd >= 0)
+        error = kvs_http_start(fs, kvs_steal_fd(&fs->metrics_fd), &fs->http);
+    return error ? error : kvs_ready_announce(&life->ready);
 }
 
 /* The whole life of a mount; returns the exit status. `ready_fd`: -1 in the foreground. */
 static int serve(struct kvs_fs *fs, int ready_fd)
 {
-    kvs_cleanup_free char *mountpoint = NULL;
-    int mount_id = -1;
+    struct life life = {.attachment = KVS_ATTACHMENT_INIT, .ready.directory_fd = -1};
     clock_gettime(CLOCK_REALTIME, &fs->started);
-    int error = prepare(fs, &mountpoint);
-    error = error ? error : mount_session(fs, mountpoint, &mount_id);
-    error = error ? error : announce(fs, mountpoint);
+    int error = prepare(fs, &life);
+    error = error ? error : start_session(fs, &life);
+    error = error ? error : announce(fs, &life);
     if (!error) {
         if (ready_fd >= 0)
             leave_terminal(ready_fd);
-        kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "serving %s at %s", fs->options.source, mountpoint);
-        kvs_service_ready(fs->options.source, mountpoint);
-        error = serve_requests(fs, mountpoint);
+        kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "serving %s at %s", fs->options.source,
+                life.attachment.mountpoint);
+        kvs_service_ready(fs->options.source, life.attachment.mountpoint);
+        error = serve_requests(fs, &life);
     }
     kvs_http_stop(fs->http);
-    if (fs->session)
-        unmount_session(fs, mountpoint, mount_id);
+    kvs_ready_end(&life.ready);
+    unmount(fs, &life);
     if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS) &&
         kvs_forget_stop(fs) == 0)
         destroy(fs);
+    kvs_attach_end(&life.attachment);
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -329,6 +283,10 @@ int main(int argc, char **argv)
         kvs_options_print_help("kvsealfs");
     } else if (fs.options.show_version) {
         printf("kvsealfs %s (libfuse %s)\n", KVSEAL_VERSION, fuse_pkgversion());
+    } else if (fs.options.healthcheck) {
+        status = kvs_healthcheck(fs.options.healthcheck, fs.options.timeout);
+    } else if (fs.options.mount_for) {
+        status = kvs_mounter_run(&fs.options);
     } else {
         kvs_log_debug(fs.options.debug);
         status = fs.options.foreground ? serve(&fs, -1) : serve_in_background(&fs);

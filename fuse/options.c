@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command line and mount options, driven by two tables: our own settings, and the words that every
-// mount may carry.
+// What stands after -o, driven by two tables: our own settings, and the words that every mount may
+// carry.
 #include "fuse/options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +14,13 @@
 #include "core/parse.h"
 #include "core/util.h"
 #include "fuse/metrics_http.h"
+#include "fuse/options_internal.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 #define MIB ((uint64_t)1 << 20)
-#define GIB ((uint64_t)1 << 30)
 #define TIB ((uint64_t)1 << 40)
 
 struct choice {
@@ -69,6 +68,12 @@ static const struct choice buffers_choices[] = {
 static const struct choice passthrough_choices[] = {
     {"auto", KVS_PASSTHROUGH_AUTO},
     {"off", KVS_PASSTHROUGH_OFF},
+    {NULL, 0},
+};
+
+static const struct choice immutable_choices[] = {
+    {"auto", true},
+    {"off", false},
     {NULL, 0},
 };
 
@@ -120,6 +125,9 @@ static const struct setting {
      .allowed = "a whole number from 4 to 4096"},
     {FIELD(metrics), .kind = KIND_ADDRESS,
      .allowed = "PORT, HOST:PORT or [IPV6]:PORT, as in 9457 or 0.0.0.0:9457"},
+    {FIELD(grace), .kind = KIND_SECONDS, .least = 1, .most = 86400,
+     .allowed = "seconds from 1 to 86400"},
+    {FIELD(immutable), .kind = KIND_CHOICE, .choices = immutable_choices, .allowed = "auto or off"},
 #undef FIELD
 };
 
@@ -130,6 +138,7 @@ enum word_use {
     WORD_READ_WRITE,
     WORD_ALLOW_OTHER,
     WORD_ALLOW_ROOT,
+    WORD_REQUIRE_SHARED,
     WORD_DEBUG,
     WORD_FSNAME,
     WORD_SUBTYPE,
@@ -140,9 +149,14 @@ static const struct mount_word {
     const char *name;
     enum word_use use;
 } mount_words[] = {
-    {"ro", WORD_READ_ONLY},          {"rw", WORD_READ_WRITE}, {"allow_other", WORD_ALLOW_OTHER},
-    {"allow_root", WORD_ALLOW_ROOT}, {"debug", WORD_DEBUG},   {"fsname=", WORD_FSNAME},
+    {"ro", WORD_READ_ONLY},
+    {"rw", WORD_READ_WRITE},
+    {"allow_other", WORD_ALLOW_OTHER},
+    {"allow_root", WORD_ALLOW_ROOT},
+    {"debug", WORD_DEBUG},
+    {"fsname=", WORD_FSNAME},
     {"subtype=", WORD_SUBTYPE},
+    {"require_shared", WORD_REQUIRE_SHARED},
 };
 
 static const char *const passed_words[] = {
@@ -181,16 +195,7 @@ static const char *const ignored_words[] = {
     "X-*",
 };
 
-/* What is gathered while parsing and ends up in session_args. */
-struct parsing {
-    struct kvs_options *options;
-    const char *given; /* the -o argument at hand, for messages */
-    char *fsname, *subtype;
-    char *passed; /* for libfuse, escaped */
-    bool allow_other, allow_root;
-};
-
-static int parse_seconds(const char *text, double *seconds_ret)
+int kvs_options_parse_seconds(const char *text, double *seconds_ret)
 {
     /* strtod() would also take "nan", "inf", hexadecimal, signs and white space. */
     if (!*text || strspn(text, "0123456789.") != strlen(text))
@@ -211,18 +216,11 @@ static int set_choice(const struct choice *choices, const char *value, void *fie
     return -EINVAL;
 }
 
-static int replace_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value);
-    return *text ? 0 : -ENOMEM;
-}
-
 static int set_address(const char *value, char **field)
 {
     char host[KVS_HTTP_HOST_SIZE], port[KVS_HTTP_PORT_SIZE];
     int error = kvs_http_parse(value, host, port);
-    return error ? error : replace_text(field, value);
+    return error ? error : kvs_options_replace_text(field, value);
 }
 
 static int apply_setting(struct kvs_options *options, const struct setting *setting,
@@ -236,8 +234,8 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
     case KIND_CHOICE:
         return set_choice(setting->choices, value, field);
     case KIND_SECONDS:
-        error = parse_seconds(value, &seconds);
-        if (error || seconds > (double)setting->most)
+        error = kvs_options_parse_seconds(value, &seconds);
+        if (error || seconds < (double)setting->least || seconds > (double)setting->most)
             return -EINVAL;
         *(double *)field = seconds;
         return 0;
@@ -260,7 +258,7 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
 }
 
 /* `item` is the whole NAME[=VALUE], `value` what follows '='. */
-static int apply_word(struct parsing *parsing, enum word_use use, const char *item,
+static int apply_word(struct kvs_parsing *parsing, enum word_use use, const char *item,
                       const char *value)
 {
     switch (use) {
@@ -277,13 +275,16 @@ static int apply_word(struct parsing *parsing, enum word_use use, const char *it
         parsing->allow_other = use == WORD_ALLOW_OTHER;
         parsing->allow_root = use == WORD_ALLOW_ROOT;
         return 0;
+    case WORD_REQUIRE_SHARED:
+        parsing->options->require_shared = true;
+        return 0;
     case WORD_DEBUG:
         parsing->options->debug = parsing->options->foreground = true;
         return 0;
     case WORD_FSNAME:
-        return replace_text(&parsing->fsname, value);
+        return kvs_options_replace_text(&parsing->fsname, value);
     case WORD_SUBTYPE:
-        return replace_text(&parsing->subtype, value);
+        return kvs_options_replace_text(&parsing->subtype, value);
     }
     return 0;
 }
@@ -328,8 +329,7 @@ static bool find_word(const char *item, enum word_use *use_ret)
     return passed || list_fits(ignored_words, LENGTH(ignored_words), item);
 }
 
-/* One NAME or NAME=VALUE, already unescaped. */
-static int apply_item(struct parsing *parsing, const char *item)
+int kvs_options_apply_item(struct kvs_parsing *parsing, const char *item)
 {
     const char *equals = strchr(item, '=');
     const char *value = equals ? equals + 1 : NULL;
@@ -355,8 +355,7 @@ static int apply_item(struct parsing *parsing, const char *item)
     return -EINVAL;
 }
 
-/* The argument of -o: items between commas; "\," and "\\" stand for a comma and a backslash. */
-static int apply_list(struct parsing *parsing, const char *list)
+int kvs_options_apply_list(struct kvs_parsing *parsing, const char *list)
 {
     kvs_cleanup_free char *item = malloc(strlen(list) + 1);
     if (!item)
@@ -370,7 +369,7 @@ static int apply_list(struct parsing *parsing, const char *list)
             item[len++] = *c;
         }
         item[len] = 0;
-        int error = len ? apply_item(parsing, item) : 0;
+        int error = len ? kvs_options_apply_item(parsing, item) : 0;
         if (error || !*c)
             return error;
     }
@@ -386,8 +385,7 @@ static int add_session_option(char **options, const char *name, const char *valu
     return fuse_opt_add_opt_escaped(options, item) ? -ENOMEM : 0;
 }
 
-/* Everything that libfuse is told, as one "-o" argument. */
-static int make_session_args(struct parsing *parsing)
+int kvs_options_make_session_args(struct kvs_parsing *parsing)
 {
     struct kvs_options *options = parsing->options;
     bool allow_other = parsing->allow_other || (geteuid() == 0 && !parsing->allow_root);
@@ -411,99 +409,4 @@ static int make_session_args(struct parsing *parsing)
                    fuse_opt_add_arg(args, parsing->passed)
                ? -ENOMEM
                : 0;
-}
-
-static int take_operands(struct kvs_options *options, int count, char **operands)
-{
-    if (count != 2 || !*operands[0] || !*operands[1]) {
-        complain("usage: kvsealfs SOURCE MOUNTPOINT [-o OPTION,...] [-f] [-d]: see kvsealfs -h");
-        return -EINVAL;
-    }
-    options->source = strdup(operands[0]);
-    options->mountpoint = strdup(operands[1]);
-    return options->source && options->mountpoint ? 0 : -ENOMEM;
-}
-
-static int parse_switches(int argc, char **argv, struct parsing *parsing)
-{
-    static const struct option long_options[] = {
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {NULL, 0, NULL, 0},
-    };
-    struct kvs_options *options = parsing->options;
-    int error = 0;
-    int letter;
-    optind = 0; /* start anew: the tests parse many times */
-    opterr = 0;
-    while (!error && (letter = getopt_long(argc, argv, ":o:fdhV", long_options, NULL)) != -1) {
-        switch (letter) {
-        case 'o':
-            error = apply_list(parsing, optarg);
-            break;
-        case 'd':
-            options->debug = true;
-            options->foreground = true;
-            break;
-        case 'f':
-            options->foreground = true;
-            break;
-        case 'h':
-            options->show_help = true;
-            break;
-        case 'V':
-            options->show_version = true;
-            break;
-        case ':':
-            complain("-%c needs an argument: see kvsealfs -h", optopt);
-            error = -EINVAL;
-            break;
-        default:
-            if (optopt)
-                complain("unknown option '-%c': see kvsealfs -h", optopt);
-            else
-                complain("unknown option '%s': see kvsealfs -h", argv[optind - 1]);
-            error = -EINVAL;
-        }
-    }
-    return error;
-}
-
-int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret)
-{
-    *options_ret = (struct kvs_options){
-        .on_corrupt = KVS_ON_CORRUPT_REMOVE,
-        .corrupt_errno = EBADMSG,
-        .unsealed = KVS_UNSEALED_ALLOW,
-        .max_reread = GIB,
-        .buffer_memory = GIB,
-        .passthrough = KVS_PASSTHROUGH_AUTO,
-        .pinned_memory = 256 * MIB,
-        .attr_timeout = 1,
-        .entry_timeout = 1,
-        .max_names = 250000,
-        .threads = 512,
-        .session_args = FUSE_ARGS_INIT(0, NULL),
-    };
-    struct parsing parsing = {.options = options_ret};
-    int error = parse_switches(argc, argv, &parsing);
-    if (!error && !options_ret->show_help && !options_ret->show_version) {
-        error = take_operands(options_ret, argc - optind, argv + optind);
-        error = error ? error : make_session_args(&parsing);
-    }
-    free(parsing.fsname);
-    free(parsing.subtype);
-    free(parsing.passed);
-    if (error == -ENOMEM)
-        complain("out of memory while reading the options");
-    return error ? -EINVAL : 0;
-}
-
-void kvs_options_destroy(struct kvs_options *options)
-{
-    free(options->source);
-    free(options->mountpoint);
-    free(options->metrics);
-    fuse_opt_free_args(&options->session_args);
-    *options = (struct kvs_options){0};
 }

@@ -6,6 +6,7 @@
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/corrupt.h"
 
@@ -37,22 +38,31 @@ enum kvs_checksums {
 
 struct kvs_options {
     char *source;     /* as given */
-    char *mountpoint; /* as given */
+    char *mountpoint; /* as given; NULL with --fd-socket */
+    int device_fd;    /* N of a mount point /dev/fd/N, or -1 */
     bool foreground;  /* -f, -d */
     bool debug;       /* -d: libfuse's and our debug log */
     bool show_help;
     bool show_version;
     bool read_only; /* -o ro */
 
+    char *ready_file;  /* --ready-file (ready.h); NULL: not given, as with those that follow */
+    char *healthcheck; /* --healthcheck: the mount point to ask (healthcheck.h) */
+    char *fd_socket;   /* --fd-socket: where the mount comes from (fd_socket.h) */
+    char *mount_for;   /* --mount-for: where it is to go to (mounter.h) */
+    uid_t user;        /* --user: whom that is for; default our own */
+    bool stay;         /* --stay: for one after the other */
+    double timeout;    /* --timeout: seconds, default 5 for --healthcheck, 60 otherwise */
+
     enum kvs_on_corrupt on_corrupt;       /* default KVS_ON_CORRUPT_REMOVE */
     int corrupt_errno;                    /* EBADMSG (default), EIO or ENOENT */
     enum kvs_unsealed unsealed;           /* default KVS_UNSEALED_ALLOW */
     uint64_t max_reread;                  /* bytes, default 1 GiB (C6) */
-    uint64_t buffer_memory;               /* bytes, default 1 GiB, at least 32 MiB */
+    uint64_t buffer_memory;               /* bytes, at least 32 MiB; 0: not given (memory.h) */
     enum kvs_buffers_use buffers;         /* default KVS_BUFFERS_AUTO */
     enum kvs_checksums checksums;         /* default KVS_CHECKSUMS_ON */
     enum kvs_passthrough_use passthrough; /* default KVS_PASSTHROUGH_AUTO */
-    uint64_t pinned_memory;               /* bytes, default 256 MiB, at least 1 MiB */
+    uint64_t pinned_memory;               /* bytes, at least 1 MiB; 0: not given (memory.h) */
     double attr_timeout;                  /* seconds, default 1 */
     double entry_timeout;                 /* seconds, default 1 */
     double negative_timeout;              /* seconds, default 0 */
@@ -60,6 +70,9 @@ struct kvs_options {
     unsigned max_names;                   /* default 250000; 0: no limit */
     unsigned threads;                     /* most workers, default 512, 4..4096 */
     char *metrics;                        /* ADDRESS as of kvs_http_parse(), or NULL: none */
+    double grace;                         /* seconds, default 10: how long the end may take */
+    bool require_shared;                  /* others have to see the mount (mount.h) */
+    int immutable;                        /* bool, default true: guard the mount point (guard.h) */
 
     struct fuse_args session_args; /* what libfuse gets: -o fsname=..., allow_other, ... */
 };

@@ -434,9 +434,8 @@ static void supervise(struct pool *pool, const sigset_t *mask)
 }
 
 /* Returns how many hang. */
-static unsigned end_all(struct pool *pool, unsigned grace_ms, const sigset_t *mask)
+static unsigned end_all(struct pool *pool, int64_t deadline, const sigset_t *mask)
 {
-    int64_t deadline = now_ms() + grace_ms;
     unsigned left = order_end(pool);
     while (left > 0 && now_ms() < deadline) {
         wait_for_wake(pool, END_TICK_MS, mask);
@@ -473,7 +472,7 @@ static void destroy_pool(struct pool *pool)
     free(pool);
 }
 
-int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
+int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms, unsigned *left_ms_ret)
 {
     struct pool *pool = create_pool(fs);
     if (!pool)
@@ -491,12 +490,16 @@ int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms)
         fuse_session_exit(fs->session);
     supervise(pool, &mask);
     kvs_service_stopping(grace_ms);
-    unsigned hanging = end_all(pool, grace_ms, &mask);
+    int64_t deadline = now_ms() + grace_ms;
+    unsigned hanging = end_all(pool, deadline, &mask);
+    *left_ms_ret = (unsigned)KVS_MAX(deadline - now_ms(), (int64_t)0);
     if (!error)
         error = atomic_load(&pool->error);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (hanging > 0) { /* they still use the pool; the process is about to exit */
-        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING, "%u requests hang and are given up", hanging);
+        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING,
+                "%u requests hang %u ms after the end was asked for, and are given up", hanging,
+                grace_ms);
         return -ETIMEDOUT;
     }
     set_current(NULL);
@@ -526,7 +529,7 @@ static void *run_errand(void *argument)
     return NULL;
 }
 
-int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_s)
+int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_ms)
 {
     struct errand *errand = malloc(sizeof(*errand));
     if (!errand)
@@ -541,7 +544,12 @@ int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsign
     if (!error) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += limit_s;
+        until.tv_sec += limit_ms / 1000;
+        until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
         error = -pthread_timedjoin_np(thread, NULL, &until);
         if (error) /* it goes on, and uses the errand */
             return error;

@@ -26,9 +26,10 @@
 void *kvs_worker_scratch(void);
 
 /* Serves fs->session until it is unmounted or a signal asked for the end (fuse_session_exit).
- * Requests in flight finish first, those that hang are given `grace_ms`. 0, or -errno that ended
- * the loop; -ETIMEDOUT: some hang, and their threads go on using `fs`, which must stay. */
-int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms);
+ * Requests in flight finish first, those that hang are given `grace_ms`; *left_ms_ret of it is
+ * left then. 0, or -errno that ended the loop; -ETIMEDOUT: some hang, and their threads go on using
+ * `fs`, which must stay. */
+int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms, unsigned *left_ms_ret);
 
 /* How many workers there are, and how many of them wait for a request. */
 struct kvs_workers_count {
@@ -41,7 +42,7 @@ struct kvs_workers_count kvs_workers_count(void);
 bool kvs_workers_serve(fuse_ino_t directory);
 
 /* Runs `work` on a thread that has what a worker has, scratch memory above all, and waits for it,
- * at most `limit_s` seconds. 0 or -errno; -ETIMEDOUT: it hangs, and goes on using `fs`. */
-int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_s);
+ * at most `limit_ms`. 0 or -errno; -ETIMEDOUT: it hangs, and goes on using `fs`. */
+int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsigned limit_ms);
 
 #endif

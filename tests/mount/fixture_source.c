@@ -3,7 +3,9 @@
 #include "tests/mount/fixture_internal.h"
 
 #include <ftw.h>
+#include <linux/fs.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 
 #define DISK_SIZE ((off_t)400 << 20) /* sparse; xfs takes no less than 300 MiB */
@@ -151,6 +153,14 @@ void kvt_unmount_below(const char *directory)
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *walk)
 {
+    if (remove(path) == 0)
+        return 0;
+    /* A mount point that a killed daemon left guarded. */
+    int flags = 0, fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        ioctl(fd, FS_IOC_SETFLAGS, &flags);
+        close(fd);
+    }
     return remove(path);
 }
 

@@ -15,7 +15,7 @@
 #include "core/log.h"
 #include "fuse/options.h"
 
-#define MOST_ARGUMENTS 12
+#define MOST_ARGUMENTS 16
 
 /* Parses a command line given as words; what goes to stderr is left in `said`. */
 static char said[4096];
@@ -73,10 +73,14 @@ static void c21_defaults(void **state)
     assert_int_equal(options.corrupt_errno, EBADMSG);
     assert_int_equal(options.unsealed, KVS_UNSEALED_ALLOW);
     assert_int_equal(options.max_reread, 1 << 30);
-    assert_int_equal(options.buffer_memory, 1 << 30);
+    assert_int_equal(options.buffer_memory, 0); /* fits the memory there is */
     assert_int_equal(options.buffers, KVS_BUFFERS_AUTO);
     assert_int_equal(options.passthrough, KVS_PASSTHROUGH_AUTO);
-    assert_int_equal(options.pinned_memory, 256 << 20);
+    assert_int_equal(options.pinned_memory, 0);
+    assert_true(options.grace == 10 && options.immutable && !options.require_shared);
+    assert_int_equal(options.device_fd, -1);
+    assert_false(options.ready_file || options.healthcheck || options.fd_socket);
+    assert_false(options.mount_for || options.stay);
     assert_true(options.attr_timeout == 1 && options.entry_timeout == 1);
     assert_true(options.negative_timeout == 0);
     assert_int_equal(options.max_names, 250000);
@@ -95,8 +99,10 @@ static void c21_every_setting_is_taken(void **state)
     assert_int_equal(PARSE(&options, "-o", "on_corrupt=quarantine,corrupt_errno=ENOENT", "/s", "-f",
                            "-ounsealed=deny,max_reread=0,buffer_memory=32M,threads=4", "/m", "-o",
                            "attr_timeout=0.5,entry_timeout=0,negative_timeout=86400,ro", "-o",
-                           "passthrough=off,buffers=off,pinned_memory=1M,checksums=off"),
+                           "passthrough=off,buffers=off,pinned_memory=1M,checksums=off", "-o",
+                           "require_shared,immutable=off,grace=1.5"),
                      0);
+    assert_true(options.require_shared && !options.immutable && options.grace == 1.5);
     assert_int_equal(options.on_corrupt, KVS_ON_CORRUPT_QUARANTINE);
     assert_int_equal(options.corrupt_errno, ENOENT);
     assert_int_equal(options.unsealed, KVS_UNSEALED_DENY);
@@ -209,6 +215,9 @@ static void c21_bad_options_are_refused_by_name(void **state)
         {"metrics=[::1]", "bad value '[::1]'"},
         {"metrics=[]:1", "bad value '[]:1'"},
         {"metrics=1:-1", "bad value '1:-1'"},
+        {"grace=0.5", "bad value '0.5' for option 'grace': allowed is seconds from 1 to 86400"},
+        {"immutable=on", "bad value 'on' for option 'immutable': allowed is auto or off"},
+        {"require_shared=1", "unknown option 'require_shared'"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct kvs_options options;
@@ -223,7 +232,7 @@ static void c21_bad_options_are_refused_by_name(void **state)
 static void c21_bad_command_lines_get_one_line(void **state)
 {
     static const struct {
-        const char *words[6], *expected;
+        const char *words[8], *expected;
     } cases[] = {
         {{"kvsealfs"}, "usage: kvsealfs SOURCE MOUNTPOINT"},
         {{"kvsealfs", "/s"}, "usage: kvsealfs SOURCE MOUNTPOINT"},
@@ -232,6 +241,26 @@ static void c21_bad_command_lines_get_one_line(void **state)
         {{"kvsealfs", "/s", "/m", "-o"}, "-o needs an argument"},
         {{"kvsealfs", "/s", "/m", "-z"}, "unknown option '-z'"},
         {{"kvsealfs", "/s", "/m", "--quick"}, "unknown option '--quick'"},
+        {{"kvsealfs", "/s", "/m", "--grace"}, "--grace needs an argument"},
+        {{"kvsealfs", "/s", "/m", "--grace=x"}, "bad value 'x' for option 'grace'"},
+        {{"kvsealfs", "/s", "/m", "--ready-file", ""}, "bad value '' for --ready-file"},
+        {{"kvsealfs", "/s", "/m", "--timeout", "3"}, "--timeout belongs to"},
+        {{"kvsealfs", "/s", "/m", "--stay"}, "--stay and --user belong to --mount-for"},
+        {{"kvsealfs", "/s", "/m", "--user=5"}, "--stay and --user belong to --mount-for"},
+        {{"kvsealfs", "--healthcheck"}, "--healthcheck needs an argument"},
+        {{"kvsealfs", "--healthcheck", "/m", "/s"}, "usage: kvsealfs --healthcheck MOUNTPOINT"},
+        {{"kvsealfs", "--healthcheck", "/m", "--timeout=0"}, "bad value '0' for --timeout"},
+        {{"kvsealfs", "--healthcheck", "/m", "--fd-socket=/f"}, "exclude each other"},
+        {{"kvsealfs", "--healthcheck", "/m", "--ready-file=/f"}, "--ready-file belongs to"},
+        {{"kvsealfs", "--fd-socket", "/f"}, "usage: kvsealfs --fd-socket SOCKET SOURCE"},
+        {{"kvsealfs", "--fd-socket", "/f", "/s", "/m"}, "usage: kvsealfs --fd-socket SOCKET"},
+        {{"kvsealfs", "--fd-socket=/f", "/s", "-orequire_shared"}, "belongs to who mounts"},
+        {{"kvsealfs", "/s", "/dev/fd/4", "-orequire_shared"}, "belongs to who mounts"},
+        {{"kvsealfs", "--mount-for", "/f", "/s"}, "usage: kvsealfs --mount-for SOCKET"},
+        {{"kvsealfs", "--mount-for=/f", "/s", "/dev/fd/4"}, "takes a directory"},
+        {{"kvsealfs", "--mount-for=/f", "--user=x", "/s", "/m"}, "bad value 'x' for --user"},
+        {{"kvsealfs", "--mount-for=/f", "--user=4294967295", "/s", "/m"}, "bad value"},
+        {{"kvsealfs", "--mount-for=/f", "-oallow_root", "/s", "/m"}, "kept by the daemon"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct kvs_options options;
@@ -254,6 +283,57 @@ static void c21_help_and_version_need_no_operands(void **state)
     kvs_options_destroy(&options);
 }
 
+static void c21_roles_beside_the_daemon_that_mounts(void **state)
+{
+    struct kvs_options options;
+    assert_int_equal(PARSE(&options, "--healthcheck", "/m"), 0);
+    assert_string_equal(options.healthcheck, "/m");
+    assert_true(options.timeout == 5);
+    kvs_options_destroy(&options);
+    assert_int_equal(PARSE(&options, "--healthcheck=/m", "--timeout", "0.25"), 0);
+    assert_true(options.timeout == 0.25);
+    kvs_options_destroy(&options);
+
+    assert_int_equal(PARSE(&options, "-f", "--fd-socket", "/f", "--ready-file", "/r", "/s",
+                           "--grace=3", "-oallow_root"),
+                     0);
+    assert_string_equal(options.fd_socket, "/f");
+    assert_string_equal(options.ready_file, "/r");
+    assert_string_equal(options.source, "/s");
+    assert_null(options.mountpoint);
+    assert_true(options.timeout == 60 && options.grace == 3);
+    kvs_options_destroy(&options);
+
+    assert_int_equal(PARSE(&options, "--mount-for", "/f", "--user", "65534", "--stay", "/s", "/m",
+                           "--timeout=2"),
+                     0);
+    assert_string_equal(options.mount_for, "/f");
+    assert_string_equal(options.mountpoint, "/m");
+    assert_int_equal(options.user, 65534);
+    assert_true(options.stay && options.timeout == 2);
+    assert_true(is_told(&options, "fsname=/s"));
+    kvs_options_destroy(&options);
+}
+
+static void c21_a_descriptor_as_mount_point(void **state)
+{
+    static const struct {
+        const char *mountpoint;
+        int expected;
+    } cases[] = {
+        {"/dev/fd/0", 0},    {"/dev/fd/17", 17}, {"/dev/fd/2147483647", 2147483647},
+        {"/dev/fd/", -1},    {"/dev/fd/-1", -1}, {"/dev/fd/4x", -1},
+        {"/dev/fd/4/x", -1}, {"dev/fd/4", -1},   {"/dev/fd/2147483648", -1},
+        {"/m/dev/fd/4", -1}, {"/dev/fd", -1},    {"/dev/fd/99999999999999999999", -1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct kvs_options options;
+        assert_int_equal(PARSE(&options, "/s", cases[i].mountpoint), 0);
+        assert_int_equal(options.device_fd, cases[i].expected);
+        kvs_options_destroy(&options);
+    }
+}
+
 int main(void)
 {
     kvs_log_init("kvsealfs");
@@ -265,6 +345,8 @@ int main(void)
         cmocka_unit_test(c21_commas_and_backslashes),
         cmocka_unit_test(c21_bad_options_are_refused_by_name),
         cmocka_unit_test(c21_bad_command_lines_get_one_line),
+        cmocka_unit_test(c21_roles_beside_the_daemon_that_mounts),
+        cmocka_unit_test(c21_a_descriptor_as_mount_point),
         cmocka_unit_test(c21_help_and_version_need_no_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

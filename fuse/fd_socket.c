@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// The descriptor of a mount, handed from the process that may mount to the one that serves.
+#include "fuse/fd_socket.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/util.h"
+
+#define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
+
+/* How often the daemon looks whether somebody listens, or it is to end. */
+#define RETRY_MS 50
+
+/* Stands behind the socket's name until it listens. */
+#define UNREADY ".new"
+
+/* The device's number, the same everywhere. */
+#define FUSE_MAJOR 10
+#define FUSE_MINOR 229
+
+bool kvs_fd_is_fuse_device(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) &&
+           st.st_rdev == makedev(FUSE_MAJOR, FUSE_MINOR);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* 0 or -ENAMETOOLONG. */
+static int make_address(const char *path, struct sockaddr_un *address_ret)
+{
+    *address_ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address_ret->sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address_ret->sun_path, path);
+    return 0;
+}
+
+/* A socket that is connected there, or -errno. */
+static int connect_to(const struct sockaddr_un *address)
+{
+    kvs_cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
+        return -errno;
+    return kvs_steal_fd(&fd);
+}
+
+/* Whether the name can be ours: nothing is there, or a socket that nobody listens on. 0 or -errno.
+ */
+static int check_name(const struct sockaddr_un *address)
+{
+    struct stat st;
+    if (lstat(address->sun_path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -EADDRINUSE;
+    kvs_cleanup_fd int fd = connect_to(address);
+    if (fd == -ECONNREFUSED)
+        return 0;
+    return fd < 0 ? fd : -EADDRINUSE;
+}
+
+/* 0 or -errno. */
+static int open_to(const char *path, uid_t peer)
+{
+    mode_t mode = 0600;
+    if (peer != geteuid() && chown(path, peer, (gid_t)-1) < 0)
+        mode = 0666;
+    return chmod(path, mode) < 0 ? -errno : 0;
+}
+
+/* A socket that listens there, or -errno. */
+static int listen_at(const struct sockaddr_un *address, uid_t peer)
+{
+    kvs_cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    unlink(address->sun_path);
+    if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
+        return -errno;
+    int error = open_to(address->sun_path, peer);
+    if (!error && listen(fd, 8) < 0)
+        error = -errno;
+    return error ? error : kvs_steal_fd(&fd);
+}
+
+/* The name appears when the socket is ready to be connected to, by whom it is for. */
+int kvs_fd_socket_listen(const char *path, uid_t peer, int *fd_ret)
+{
+    struct sockaddr_un address, unready;
+    char name[sizeof(address.sun_path) + sizeof(UNREADY)];
+    int error = make_address(path, &address);
+    if (!error) {
+        snprintf(name, sizeof(name), "%s" UNREADY, path);
+        error = make_address(name, &unready);
+    }
+    error = error ? error : check_name(&address);
+    kvs_cleanup_fd int fd = error ? error : listen_at(&unready, peer);
+    error = fd < 0 ? fd : 0;
+    if (!error && rename(name, path) < 0) {
+        error = -errno;
+        unlink(name);
+    }
+    if (error) {
+        complain("socket %s: %s", path, strerror(-error));
+        return error;
+    }
+    *fd_ret = kvs_steal_fd(&fd);
+    return 0;
+}
+
+int kvs_fd_socket_accept(int listen_fd, uid_t peer, int *connection_ret)
+{
+    kvs_cleanup_fd int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    struct ucred who = {.uid = (uid_t)-1};
+    socklen_t size = sizeof(who);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0)
+        return -errno;
+    if (who.uid != peer && who.uid != geteuid()) {
+        kvs_log(KVS_LOG_OTHER, LOG_WARNING, "turned a process of user %u away: --user is %u",
+                (unsigned)who.uid, (unsigned)peer);
+        kvs_fd_socket_send(fd, "this user is not the mounter's --user", -1);
+        return -EAGAIN;
+    }
+    *connection_ret = kvs_steal_fd(&fd);
+    return 0;
+}
+
+/* Room for one descriptor. */
+union control {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+};
+
+int kvs_fd_socket_send(int connection, const char *text, int fd)
+{
+    struct iovec iov = {.iov_base = (char *)text,
+                        .iov_len = KVS_MIN(strlen(text) + 1, (size_t)KVS_FD_SOCKET_TEXT)};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    union control control = {0};
+    if (fd >= 0) {
+        message.msg_control = control.room;
+        message.msg_controllen = sizeof(control.room);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    }
+    return sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+int kvs_fd_socket_receive(int connection, int limit_ms, char *text_ret, int *fd_ret)
+{
+    struct pollfd pollfd = {.fd = connection, .events = POLLIN};
+    int ready = poll(&pollfd, 1, limit_ms);
+    if (ready <= 0)
+        return ready < 0 ? -errno : -ETIMEDOUT;
+    struct iovec iov = {.iov_base = text_ret, .iov_len = KVS_FD_SOCKET_TEXT - 1};
+    union control control = {0};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = CMSG_LEN(sizeof(int))}; /* no room for two */
+    ssize_t len = recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (len <= 0)
+        return len < 0 ? -errno : -ECONNRESET;
+    text_ret[len] = 0;
+    kvs_cleanup_fd int fd = -1;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    *fd_ret = message.msg_flags & MSG_CTRUNC ? -1 : kvs_steal_fd(&fd);
+    return 0;
+}
+
+/* Until somebody listens. A connection, or -errno. */
+static int connect_in_time(const struct sockaddr_un *address, int64_t deadline,
+                           bool (*is_over)(void *), void *argument)
+{
+    for (;;) {
+        int fd = connect_to(address);
+        if (fd != -ENOENT && fd != -ECONNREFUSED)
+            return fd;
+        if (is_over(argument))
+            return -EINTR;
+        if (now_ms() >= deadline)
+            return -ETIMEDOUT;
+        poll(NULL, 0, RETRY_MS);
+    }
+}
+
+static int receive_in_time(int connection, int64_t deadline, bool (*is_over)(void *),
+                           void *argument, char *text_ret, int *fd_ret)
+{
+    for (;;) {
+        int error = kvs_fd_socket_receive(connection, RETRY_MS, text_ret, fd_ret);
+        if (error != -ETIMEDOUT && error != -EINTR && error != -EAGAIN)
+            return error;
+        if (is_over(argument))
+            return -EINTR;
+        if (now_ms() >= deadline)
+            return -ETIMEDOUT;
+    }
+}
+
+int kvs_fd_socket_fetch(const char *path, int limit_ms, bool (*is_over)(void *), void *argument,
+                        char *mountpoint_ret, int *connection_ret, int *device_ret)
+{
+    int64_t deadline = now_ms() + limit_ms;
+    struct sockaddr_un address;
+    int error = make_address(path, &address);
+    kvs_cleanup_fd int connection = error ? error
+                                          : connect_in_time(&address, deadline, is_over, argument);
+    if (connection < 0) {
+        complain("socket %s: %s", path,
+                 connection == -ETIMEDOUT ? "no kvsealfs --mount-for came to listen there"
+                 : connection == -EINTR   ? "asked to end before a mount came"
+                                          : strerror(-connection));
+        return connection;
+    }
+    kvs_cleanup_fd int device = -1;
+    error = receive_in_time(connection, deadline, is_over, argument, mountpoint_ret, &device);
+    if (error) {
+        complain("socket %s: got no mount: %s", path, strerror(-error));
+        return error;
+    }
+    if (device < 0) {
+        complain("socket %s: got no mount: %s", path, mountpoint_ret);
+        return -ECONNREFUSED;
+    }
+    if (!kvs_fd_is_fuse_device(device)) {
+        complain("socket %s: what came is not a descriptor of /dev/fuse", path);
+        return -EBADF;
+    }
+    *connection_ret = kvs_steal_fd(&connection);
+    *device_ret = kvs_steal_fd(&device);
+    return 0;
+}
