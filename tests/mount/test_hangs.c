@@ -361,6 +361,26 @@ static void c23_a_request_in_flight_finishes(void **state)
         kvt_assert_sealed(kvt_src(env, "victim/new")); // its close(2) came through
 }
 
+/* Three quarters of it are the hung request's; the rest would be the last seals'. */
+static void c23_the_grace_bounds_the_end(void **state)
+{
+    struct kvt_env *env = *state;
+    int status;
+    kvt_start(env, "grace=2");
+    pid_t daemon, victim = start_victim(env, "write 1 hang\n", write_victim);
+    daemon = env->daemon;
+    uint64_t start = kvt_now_ms();
+    kill(daemon, SIGTERM);
+    kvt_wait_for(!kvt_is_mounted(env->mnt));
+    assert_in_range(kvt_now_ms() - start, 1500, 7000); // 7500: those of the default
+    env->daemon = 0;
+    assert_true(kvt_log_has(env, "1 requests hang 1500 ms after the end was asked for"));
+    kvt_fault(env, "release\n");
+    kvt_wait_for(waitpid(daemon, &status, WNOHANG) == daemon);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    kvt_wait_for(waitpid(victim, &status, WNOHANG) == victim);
+}
+
 /* A notification by name waits for the directory's lock, which a hung RENAME holds. */
 static void c23_the_end_comes_with_a_stuck_notification(void **state)
 {
@@ -402,6 +422,7 @@ static const struct CMUnitTest with_faults[] = {
     kvt_test(c24_a_hung_lookup_stops_nobody_else),
     kvt_test(c24_a_hung_flush_stops_nobody_else),
     kvt_test(c23_a_request_in_flight_finishes),
+    kvt_test(c23_the_grace_bounds_the_end),
     kvt_test(c24_400_hung_requests_stop_nobody_else),
     kvt_test(c24_400_hung_requests_stop_nobody_else_with_little_memory),
     kvt_test(c24_200_hung_writes_stop_no_load),
