@@ -81,6 +81,7 @@ enum gauge {
     GAUGE_OPEN_FILES,
     GAUGE_INODES,
     GAUGE_NAMES,
+    GAUGE_NAMES_LIMIT,
     GAUGE_BUFFER_MEMORY,
     GAUGE_BUFFER_MEMORY_LIMIT,
     GAUGE_PINNED_MEMORY,
@@ -114,6 +115,8 @@ static uint64_t gauge_of(struct kvs_fs *fs, enum gauge gauge)
     case GAUGE_NAMES:
         kvs_table_count(fs->table, &inodes, &names);
         return names;
+    case GAUGE_NAMES_LIMIT:
+        return fs->options.max_names;
     case GAUGE_BUFFER_MEMORY:
         return kvs_buffers_used(fs->buffers);
     case GAUGE_BUFFER_MEMORY_LIMIT:
@@ -246,6 +249,8 @@ static const struct kvs_metric metrics[] = {
      collect_gauge, GAUGE_INODES},
     {"kvseal_known_names", KVS_GAUGE, "Names in the table, as the kernel knows them.",
      collect_gauge, GAUGE_NAMES},
+    {"kvseal_known_names_limit", KVS_GAUGE, "The most of them that stay: max_names; 0: no limit.",
+     collect_gauge, GAUGE_NAMES_LIMIT},
     {"kvseal_buffer_memory_bytes", KVS_GAUGE, "Memory for verified blocks and requests, in use.",
      collect_gauge, GAUGE_BUFFER_MEMORY},
     {"kvseal_buffer_memory_limit_bytes", KVS_GAUGE, "The most of it: buffer_memory.", collect_gauge,
