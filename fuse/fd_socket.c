@@ -77,13 +77,14 @@ static int check_name(const struct sockaddr_un *address)
     return fd < 0 ? fd : -EADDRINUSE;
 }
 
-/* 0 or -errno. */
+/* 0 or -errno. The mode is set first: afterwards it may be the file of another. */
 static int open_to(const char *path, uid_t peer)
 {
-    mode_t mode = 0600;
-    if (peer != geteuid() && chown(path, peer, (gid_t)-1) < 0)
-        mode = 0666;
-    return chmod(path, mode) < 0 ? -errno : 0;
+    if (chmod(path, 0600) < 0)
+        return -errno;
+    if (peer == geteuid() || chown(path, peer, (gid_t)-1) == 0)
+        return 0;
+    return chmod(path, 0666) < 0 ? -errno : 0;
 }
 
 /* A socket that listens there, or -errno. */

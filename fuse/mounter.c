@@ -72,12 +72,25 @@ static int check_mountpoint(const struct kvs_options *options)
     return may_look ? kvs_mount_check_shared(path) : 0;
 }
 
+/* A session takes out of its arguments what it understood: each gets its own. NULL: none. */
+static struct fuse_session *make_session(const struct fuse_args *arguments)
+{
+    static const struct fuse_lowlevel_ops no_operations;
+    struct fuse_session *session = NULL;
+    struct fuse_args own = FUSE_ARGS_INIT(0, NULL);
+    int error = 0;
+    for (int i = 0; i < arguments->argc && !error; i++)
+        error = fuse_opt_add_arg(&own, arguments->argv[i]);
+    if (!error)
+        session = fuse_session_new(&own, &no_operations, sizeof(no_operations), NULL);
+    fuse_opt_free_args(&own);
+    return session;
+}
+
 /* Mounts, by libfuse, whose session is only a way to it. 0 or -errno, said. */
 static int mount_and_send(struct mounter *mounter, int connection)
 {
-    static const struct fuse_lowlevel_ops no_operations;
-    struct fuse_session *session = fuse_session_new(&mounter->options->session_args, &no_operations,
-                                                    sizeof(no_operations), NULL);
+    struct fuse_session *session = make_session(&mounter->options->session_args);
     if (!session || fuse_session_mount(session, mounter->path)) {
         complain("cannot mount on %s: it takes /dev/fuse and CAP_SYS_ADMIN", mounter->path);
         if (session)
