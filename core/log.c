@@ -2,6 +2,7 @@
 // Writes log lines, counts repeated ones, and makes names printable.
 #include "core/log.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -177,4 +178,32 @@ char *kvs_log_escape(const char *text, char *escaped, size_t size)
     }
     escaped[used] = '\0';
     return escaped;
+}
+
+/* -1: not a digit that kvs_log_escape() writes. */
+static int hex_value(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+int kvs_log_unescape(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from != '\0'; to++) {
+        if (*from != '\\') {
+            *to = *from++;
+            continue;
+        }
+        int high = from[1] == 'x' ? hex_value(from[2]) : -1;
+        int low = high >= 0 ? hex_value(from[3]) : -1;
+        if (low < 0 || high + low == 0)
+            return -EINVAL;
+        *to = (char)(high << 4 | low);
+        from += 4;
+    }
+    *to = '\0';
+    return 0;
 }

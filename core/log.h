@@ -43,4 +43,9 @@ void kvs_log_debug(int on);
  * Returns `escaped`. */
 char *kvs_log_escape(const char *text, char *escaped, size_t size);
 
+/* The inverse, in place. 0; or -EINVAL when it is not the whole text of an escape: a backslash that
+ * begins no \xNN, or one that stands for the end of a string. A text that was cut cannot be told
+ * from one that ends in "...". */
+int kvs_log_unescape(char *text);
+
 #endif

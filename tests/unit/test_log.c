@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The log: lines on stderr, the limit on repeated ones (with a clock of our own), escapes.
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -193,6 +194,23 @@ static void names_that_do_not_fit_are_cut(void **state)
     }
 }
 
+static void every_name_comes_back_from_its_escape(void **state)
+{
+    static const char *const bad[] = {"\\", "a\\y41", "\\x4", "\\x4G", "\\x4A", "\\x00", "\\x"};
+    char name[256], escaped[4 * sizeof(name) + 1];
+
+    for (unsigned i = 1; i < 256; i++)
+        name[i - 1] = (char)i;
+    name[255] = '\0';
+    kvs_log_escape(name, escaped, sizeof(escaped));
+    assert_int_equal(kvs_log_unescape(escaped), 0);
+    assert_string_equal(escaped, name);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        strcpy(escaped, bad[i]);
+        assert_int_equal(kvs_log_unescape(escaped), -EINVAL);
+    }
+}
+
 static int set_up(void **state)
 {
     kvs_log_init("test");
@@ -209,6 +227,7 @@ int main(void)
         cmocka_unit_test(debug_lines_are_off_at_first),
         cmocka_unit_test(names_are_made_printable),
         cmocka_unit_test(names_that_do_not_fit_are_cut),
+        cmocka_unit_test(every_name_comes_back_from_its_escape),
     };
 
     return cmocka_run_group_tests_name("log", tests, set_up, NULL);
