@@ -14,6 +14,7 @@
 
 #include "core/log.h"
 #include "core/record.h"
+#include "core/state_dir.h"
 #include "core/util.h"
 
 /*
@@ -147,24 +148,6 @@ int kvs_corrupt_sweep(int dir_fd, const char *name)
     return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
 }
 
-/* Opens a directory of ours, and makes it first where it is missing. Follows no link. */
-static int open_own_dir(int parent_fd, const char *name)
-{
-    int fd = -1;
-
-    if (mkdirat(parent_fd, name, 0700) < 0 && errno != EEXIST)
-        return -errno;
-    fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
-}
-
-static int open_quarantine(int source_fd)
-{
-    kvs_cleanup_fd int state_fd = open_own_dir(source_fd, KVS_STATE_DIR);
-
-    return state_fd < 0 ? state_fd : open_own_dir(state_fd, strrchr(KVS_QUARANTINE_DIR, '/') + 1);
-}
-
 /* NAME-TIME-INODE, with a number behind it from the second try on. */
 static void make_quarantine_name(char made[NAME_SIZE], const char *name, ino_t ino, int number)
 {
@@ -216,7 +199,7 @@ int kvs_corrupt_quarantine(int source_fd, int dir_fd, const char *name, dev_t de
                            const char *path, const struct kvs_verification *cause)
 {
     char moved_name[NAME_SIZE];
-    kvs_cleanup_fd int quarantine_fd = open_quarantine(source_fd);
+    kvs_cleanup_fd int quarantine_fd = kvs_quarantine_open(source_fd);
     const struct place original = {dir_fd, name};
     const struct place moved = {quarantine_fd, moved_name};
     int r = -EEXIST;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/state_dir.h"
 #include "core/verify.h"
 
 enum kvs_on_corrupt {
@@ -15,10 +16,6 @@ enum kvs_on_corrupt {
     KVS_ON_CORRUPT_QUARANTINE,
     KVS_ON_CORRUPT_KEEP,
 };
-
-/* The directory at the top of the source that belongs to kvseal, and its quarantine. */
-#define KVS_STATE_DIR      ".kvseal"
-#define KVS_QUARANTINE_DIR ".kvseal/quarantine"
 
 /* Removes the name `name` in `dir_fd` if it still is the inode (dev, ino) (it is moved aside first,
  * under a name that no reader looks for, looked at again, and moved back if it turned out to be
