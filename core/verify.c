@@ -125,8 +125,10 @@ static int read_block(int fd, struct kvs_reading *reading, uint64_t size, uint32
         size_t len = KVS_MIN(size - offset, KVS_PIECE_SIZE);
         size_t got = 0;
         uint32_t crc = 0;
-        int r = kvs_read_range(fd, buffer, offset, len, &got);
+        int r = reading->before_piece != NULL ? reading->before_piece(reading->context, len) : 0;
 
+        if (r == 0)
+            r = kvs_read_range(fd, buffer, offset, len, &got);
         if (r < 0)
             return r;
         found_ret->ended_early = got < len;

@@ -47,6 +47,10 @@ struct kvs_reading {
     /* When not NULL: receives malloc()ed sums, one per KVS_PIECE_SIZE bytes (the last one shorter),
      * of the reading that was found intact; the caller frees it. NULL after any other verdict. */
     uint32_t **piece_sums_ret;
+    /* When not NULL: called before each piece, of `len` bytes, is read, to keep a pace. What it
+     * returns other than 0 ends the verification (-errno). */
+    int (*before_piece)(void *context, size_t len);
+    void *context;
 };
 
 struct kvs_verification {

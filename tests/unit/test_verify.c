@@ -21,7 +21,9 @@ static void check_intact(const struct ground *ground)
         bool is_whole = i % 2 == 0 || size <= KVS_PIECE_SIZE;
         uint32_t *sums = NULL;
         uint32_t joined = 0;
-        struct kvs_reading reading = {memory, i % 2 == 0 ? MAX_SIZE : KVS_PIECE_SIZE, false, &sums};
+        struct kvs_reading reading = {.memory = memory,
+                                      .capacity = i % 2 == 0 ? MAX_SIZE : KVS_PIECE_SIZE,
+                                      .piece_sums_ret = &sums};
         struct kvs_verification verification;
         int fd = make_block(ground, size);
 
@@ -62,7 +64,8 @@ static void check_corrupt(const struct ground *ground)
 
         for (size_t j = 0; size > 0 && j < 3; j++) {
             uint32_t *sums = (uint32_t *)content;
-            struct kvs_reading reading = {memory, MAX_SIZE, false, &sums};
+            struct kvs_reading reading = {
+                .memory = memory, .capacity = MAX_SIZE, .piece_sums_ret = &sums};
             struct kvs_verification verification;
             int fd = make_block(ground, size);
 

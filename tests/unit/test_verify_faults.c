@@ -171,7 +171,8 @@ static void check_transient(const struct ground *ground)
 {
     for (size_t i = 0; i < SIZES; i++) {
         uint32_t *sums = NULL;
-        struct kvs_reading reading = {memory, MAX_SIZE, false, &sums};
+        struct kvs_reading reading = {
+            .memory = memory, .capacity = MAX_SIZE, .piece_sums_ret = &sums};
         struct kvs_verification verification;
         int fd = make_block(ground, sizes[i]);
 
