@@ -33,6 +33,8 @@ extern const struct kvs_cli_command kvs_cmd_verify;
 extern const struct kvs_cli_command kvs_cmd_seal;
 extern const struct kvs_cli_command kvs_cmd_show;
 extern const struct kvs_cli_command kvs_cmd_status;
+extern const struct kvs_cli_command kvs_cmd_scrub;
+extern const struct kvs_cli_command kvs_cmd_quarantine;
 
 /* ---- options ---- */
 

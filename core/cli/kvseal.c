@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvseal: checks, seals and shows block files without a mount. This is main() and the table of
-// commands.
+// kvseal: checks, seals, shows and scrubs block files without a mount. This is main() and the table
+// of commands.
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,8 @@ static const struct kvs_cli_command *const commands[] = {
     &kvs_cmd_verify,
     &kvs_cmd_seal,
     &kvs_cmd_show,
+    &kvs_cmd_scrub,
+    &kvs_cmd_quarantine,
     &kvs_cmd_status,
 };
 

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goes round the tree: suspects first, then from the cursor to the end, then from the start to it.
+#include "core/scrub.h"
+
+#include <fcntl.h>
+#include <linux/ioprio.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "core/beneath.h"
+#include "core/crc32c.h"
+#include "core/log.h"
+#include "core/pace.h"
+#include "core/scrub_check.h"
+#include "core/util.h"
+#include "core/walk.h"
+
+#define SECOND        UINT64_C(1000000000) /* in nanoseconds */
+#define SAVE_AFTER    (30 * SECOND)        /* how much of a round a power cut may cost */
+#define LONGEST_NAP   (60 * SECOND)        /* then the rate is looked at again */
+#define GRAINS        64                   /* stretches of the coverage in a window */
+#define LEAST_RECOUNT 60                   /* seconds */
+#define LOOKS_AT_ONCE 64                   /* names, between two rests */
+#define REST_PER_WORK 31                   /* under load: works 1/32 of the time */
+#define LONGEST_REST  (5 * SECOND)
+#define MARGIN_PERCENT                                                                             \
+    90                   /* of the window is planned for, the rest is for what comes in between    \
+                          */
+#define MOST_CATCH_UP 16 /* times the rate that would have done from the start */
+
+/* What a walk found that only looked. */
+struct census {
+    uint64_t total, checked, ahead;
+    int64_t oldest; /* since when the one that waits longest has been waiting; CLOCK_REALTIME */
+};
+
+struct kvs_scrub {
+    int source_fd;
+    int stop_fd; /* an eventfd */
+    struct kvs_scrub_options options;
+    struct kvs_scrub_host host;
+    uint64_t window;
+    struct kvs_cursor cursor;
+    struct kvs_pace pace;
+    void *memory;
+
+    /* This round. */
+    char *start; /* where the cursor was */
+    bool has_wrapped;
+    uint64_t deadline; /* CLOCK_MONOTONIC nanoseconds, as are all that follow */
+    uint64_t counted_at, saved_at, resumed_at;
+    unsigned looks;
+    bool is_cursor_lost; /* said already */
+
+    pthread_mutex_t lock; /* protects all that follows; changed by the scrubber's thread alone */
+    struct kvs_scrub_progress progress;
+    struct {
+        uint64_t passed, unsealed; /* bytes */
+    } this_round, last_round;
+    int64_t oldest;   /* as of the last census */
+    uint64_t checked; /* bytes within the window, then, and what was added since */
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the pace ---- */
+
+/* 0, or -ECANCELED when it was stopped. */
+static int rest(struct kvs_scrub *scrub, uint64_t ns)
+{
+    struct pollfd stop = {.fd = scrub->stop_fd, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+
+    return ppoll(&stop, 1, &timeout, NULL) > 0 ? -ECANCELED : 0;
+}
+
+/* What is ahead, in the time that is left; but no storm at the end of a round that was held up. */
+static uint64_t rate_to_get_round(const struct kvs_scrub *scrub, uint64_t now)
+{
+    double span = (double)scrub->options.within * MARGIN_PERCENT / 100;
+    double left = scrub->deadline > now ? (double)(scrub->deadline - now) / SECOND : 0;
+    double most = MOST_CATCH_UP * (double)scrub->progress.bytes_total / span;
+    double rate = (double)scrub->progress.pass_ahead / KVS_MAX(left, 1e-3);
+
+    return (uint64_t)KVS_MIN(rate, most) + 1;
+}
+
+static void derive_rate(struct kvs_scrub *scrub, uint64_t now)
+{
+    uint64_t rate = scrub->options.rate;
+
+    if (scrub->options.within > 0)
+        rate = rate_to_get_round(scrub, now);
+    kvs_pace_set_rate(&scrub->pace, rate, now);
+    pthread_mutex_lock(&scrub->lock);
+    scrub->progress.rate = rate;
+    pthread_mutex_unlock(&scrub->lock);
+}
+
+/* While clients want the device, most of the time is theirs: however slow the device is just now,
+ * it is ours for one part in REST_PER_WORK + 1. */
+static int give_way(struct kvs_scrub *scrub, uint64_t worked, uint64_t rested)
+{
+    uint64_t due = KVS_MIN(worked * REST_PER_WORK, LONGEST_REST);
+
+    if (scrub->host.is_loaded == NULL || rested >= due ||
+        !scrub->host.is_loaded(scrub->host.context))
+        return rest(scrub, 0);
+    return rest(scrub, due - rested);
+}
+
+/* Called before each read of `len` bytes (0: before names are looked at). */
+static int keep_pace(void *context, size_t len)
+{
+    struct kvs_scrub *scrub = context;
+    uint64_t began = now_ns();
+    uint64_t wait = 0;
+    int r = 0;
+
+    if (len > 0) {
+        derive_rate(scrub, began);
+        while (r == 0 && (wait = kvs_pace_wait(&scrub->pace, now_ns())) > 0) {
+            r = rest(scrub, KVS_MIN(wait, LONGEST_NAP));
+            derive_rate(scrub, now_ns());
+        }
+    }
+    if (r == 0)
+        r = give_way(scrub, began - scrub->resumed_at, now_ns() - began);
+    kvs_pace_spend(&scrub->pace, len);
+    pthread_mutex_lock(&scrub->lock);
+    scrub->progress.bytes_read += len;
+    pthread_mutex_unlock(&scrub->lock);
+    scrub->resumed_at = now_ns();
+    return r;
+}
+
+/* ---- the census ---- */
+
+static bool is_ours(const struct kvs_scrub *scrub, const char *path)
+{
+    return kvs_crc32c(0, path, strlen(path)) % scrub->options.shards == scrub->options.shard - 1;
+}
+
+/* Whether this round has still to come to it. */
+static bool is_ahead(const struct kvs_scrub *scrub, const char *path)
+{
+    bool is_behind_start = kvs_walk_compare(path, scrub->start) > 0;
+    bool is_behind_cursor = kvs_walk_compare(path, scrub->cursor.position) > 0;
+
+    return scrub->has_wrapped ? is_behind_cursor && !is_behind_start
+                              : is_behind_cursor || !is_behind_start;
+}
+
+/* When the block was checked as it is now; 0: not since it was stored, or renamed. */
+static int64_t checked_at(const struct kvs_scrub *scrub, const char *path, const struct stat *st)
+{
+    int64_t when = kvs_coverage_when(&scrub->cursor.coverage, path);
+
+    return st->st_ctim.tv_sec < when ? when : 0;
+}
+
+static bool is_within_window(const struct kvs_scrub *scrub, int64_t when)
+{
+    return when != 0 && (int64_t)time(NULL) - when <= (int64_t)scrub->window;
+}
+
+struct counting {
+    struct kvs_scrub *scrub;
+    struct census census;
+    unsigned looks;
+};
+
+static int count_block(void *context, const struct kvs_walk_entry *entry)
+{
+    struct counting *counting = context;
+    struct kvs_scrub *scrub = counting->scrub;
+    struct census *census = &counting->census;
+    int64_t when = 0;
+    uint64_t size = 0;
+
+    if (++counting->looks % LOOKS_AT_ONCE == 0 && keep_pace(scrub, 0) < 0)
+        return -ECANCELED;
+    if (entry->kind != KVS_WALK_FILE || !is_ours(scrub, entry->path))
+        return 0;
+    size = (uint64_t)entry->stat->st_size;
+    when = checked_at(scrub, entry->path, entry->stat);
+    census->total += size;
+    if (is_within_window(scrub, when))
+        census->checked += size;
+    if (is_ahead(scrub, entry->path))
+        census->ahead += size;
+    if (when == 0)
+        when = KVS_MAX(entry->stat->st_ctim.tv_sec, scrub->cursor.began);
+    census->oldest = KVS_MIN(census->oldest, when);
+    return 0;
+}
+
+static int take_census(struct kvs_scrub *scrub)
+{
+    struct counting counting = {.scrub = scrub, .census.oldest = INT64_MAX};
+    const struct kvs_walk walk = {.visit = count_block, .context = &counting};
+    int r = kvs_walk(scrub->source_fd, &walk);
+
+    if (r < 0)
+        return r;
+    scrub->counted_at = now_ns();
+    pthread_mutex_lock(&scrub->lock);
+    scrub->oldest = counting.census.oldest;
+    scrub->checked = counting.census.checked;
+    scrub->progress.bytes_total = counting.census.total;
+    scrub->progress.pass_ahead = counting.census.ahead;
+    pthread_mutex_unlock(&scrub->lock);
+    return 0;
+}
+
+static int take_census_when_due(struct kvs_scrub *scrub)
+{
+    uint64_t interval = KVS_MAX(scrub->window / GRAINS, LEAST_RECOUNT) * SECOND;
+
+    return now_ns() - scrub->counted_at < interval ? 0 : take_census(scrub);
+}
+
+/* ---- one block ---- */
+
+static bool is_suspect(enum kvs_scrub_outcome outcome)
+{
+    return outcome == KVS_SCRUB_TRANSIENT || outcome == KVS_SCRUB_UNSTABLE ||
+           outcome == KVS_SCRUB_ERROR;
+}
+
+/* Says it once: the scrub goes on, but would begin at an old place when it is killed. */
+static void note_cursor_error(struct kvs_scrub *scrub, int error)
+{
+    if (error < 0 && !scrub->is_cursor_lost) {
+        kvs_log(KVS_LOG_ALWAYS, LOG_WARNING,
+                "the position of the scrub cannot be saved in %s: %s; the scrub goes on",
+                KVS_STATE_DIR, strerror(-error));
+        scrub->is_cursor_lost = true;
+    }
+}
+
+static void save_cursor(struct kvs_scrub *scrub)
+{
+    note_cursor_error(scrub, kvs_cursor_save(&scrub->cursor));
+    scrub->saved_at = now_ns();
+}
+
+static void count_outcome(struct kvs_scrub *scrub, enum kvs_scrub_outcome outcome)
+{
+    pthread_mutex_lock(&scrub->lock);
+    scrub->progress.blocks[outcome]++;
+    scrub->progress.suspects = scrub->cursor.suspect_count;
+    pthread_mutex_unlock(&scrub->lock);
+}
+
+static struct kvs_reading paced_reading(struct kvs_scrub *scrub)
+{
+    return (struct kvs_reading){
+        .memory = scrub->memory,
+        .capacity = KVS_PIECE_SIZE,
+        .before_piece = keep_pace,
+        .context = scrub,
+    };
+}
+
+static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
+{
+    struct kvs_reading reading = paced_reading(scrub);
+    size_t suspects = scrub->cursor.suspect_count;
+    int r = kvs_scrub_check(block, &reading, scrub->options.min_age, &scrub->host);
+
+    if (r < 0)
+        return r;
+    if (is_suspect(block->outcome))
+        r = kvs_cursor_suspect(&scrub->cursor, block->path);
+    else if (block->outcome != KVS_SCRUB_FRESH && block->outcome != KVS_SCRUB_BUSY)
+        kvs_cursor_clear(&scrub->cursor, block->path);
+    count_outcome(scrub, block->outcome);
+    if (scrub->cursor.suspect_count != suspects)
+        save_cursor(scrub);
+    return r;
+}
+
+static void note_passed(struct kvs_scrub *scrub, const char *path, const struct stat *st,
+                        enum kvs_scrub_outcome outcome)
+{
+    struct kvs_scrub_progress *progress = &scrub->progress;
+    uint64_t size = (uint64_t)st->st_size;
+    bool is_new = !is_within_window(scrub, checked_at(scrub, path, st));
+
+    pthread_mutex_lock(&scrub->lock);
+    scrub->checked += is_new ? size : 0;
+    scrub->this_round.passed += size;
+    scrub->this_round.unsealed += outcome == KVS_SCRUB_UNSEALED ? size : 0;
+    progress->pass_bytes += size;
+    progress->pass_ahead -= KVS_MIN(progress->pass_ahead, size);
+    progress->bytes_total = KVS_MAX(progress->bytes_total, progress->pass_bytes);
+    kvs_log_escape(path, progress->position, sizeof(progress->position));
+    pthread_mutex_unlock(&scrub->lock);
+}
+
+static int advance(struct kvs_scrub *scrub, const char *path)
+{
+    int r = kvs_cursor_advance(&scrub->cursor, path, time(NULL));
+
+    if (r == -ENOMEM)
+        return r;
+    note_cursor_error(scrub, r);
+    if (now_ns() - scrub->saved_at >= SAVE_AFTER)
+        save_cursor(scrub);
+    return 0;
+}
+
+static int check_next(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
+{
+    struct kvs_scrub_block block = {
+        .dir_fd = entry->dir_fd, .name = entry->name, .path = entry->path};
+    int r = take_census_when_due(scrub);
+
+    if (r == 0)
+        r = check_block(scrub, &block);
+    if (r < 0)
+        return r;
+    note_passed(scrub, entry->path, entry->stat, block.outcome);
+    return advance(scrub, entry->path);
+}
+
+/* What cannot be looked at or entered. */
+static void report_error(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
+{
+    const struct kvs_scrub_block block = {
+        .outcome = KVS_SCRUB_ERROR,
+        .dir_fd = entry->dir_fd,
+        .name = entry->name,
+        .path = entry->path,
+        .fd = -1,
+        .error = entry->error,
+    };
+
+    count_outcome(scrub, KVS_SCRUB_ERROR);
+    if (scrub->host.report != NULL)
+        scrub->host.report(scrub->host.context, &block);
+}
+
+static int sweep(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
+{
+    struct kvs_reading reading = paced_reading(scrub);
+    int r = 0;
+
+    if (kvs_scrub_sweep(entry->dir_fd, entry->name, &reading, &r)) {
+        pthread_mutex_lock(&scrub->lock);
+        scrub->progress.stale_removed++;
+        pthread_mutex_unlock(&scrub->lock);
+    }
+    return r;
+}
+
+#define ROUND_IS_OVER 1
+
+static int visit(void *context, const struct kvs_walk_entry *entry)
+{
+    struct kvs_scrub *scrub = context;
+
+    if (scrub->has_wrapped && kvs_walk_compare(entry->path, scrub->start) > 0)
+        return ROUND_IS_OVER;
+    if (++scrub->looks % LOOKS_AT_ONCE == 0 && keep_pace(scrub, 0) < 0)
+        return -ECANCELED;
+    if (entry->kind == KVS_WALK_ERROR)
+        report_error(scrub, entry);
+    if (!is_ours(scrub, entry->path))
+        return 0;
+    if (entry->kind == KVS_WALK_TEMPORARY && scrub->options.sweeps)
+        return sweep(scrub, entry);
+    return entry->kind == KVS_WALK_FILE ? check_next(scrub, entry) : 0;
+}
+
+/* ---- the round ---- */
+
+static int check_suspect(struct kvs_scrub *scrub, const char *path)
+{
+    struct kvs_scrub_block block = {.path = path};
+    kvs_cleanup_fd int dir_fd = kvs_beneath_open_parent(scrub->source_fd, path, &block.name);
+
+    block.dir_fd = dir_fd;
+    if (dir_fd == -ENOENT || dir_fd == -ENOTDIR)
+        kvs_cursor_clear(&scrub->cursor, path);
+    if (dir_fd < 0)
+        return dir_fd == -ENOMEM ? dir_fd : 0;
+    return check_block(scrub, &block);
+}
+
+static int check_suspects(struct kvs_scrub *scrub)
+{
+    size_t count = scrub->cursor.suspect_count;
+    size_t next = 0;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        kvs_cleanup_free char *path = strdup(scrub->cursor.suspects[next]);
+        size_t before = scrub->cursor.suspect_count;
+
+        if (path == NULL)
+            return -ENOMEM;
+        r = check_suspect(scrub, path);
+        if (scrub->cursor.suspect_count == before)
+            next++; /* it stays one */
+    }
+    return r;
+}
+
+static int begin_round(struct kvs_scrub *scrub)
+{
+    free(scrub->start);
+    scrub->start = strdup(scrub->cursor.position);
+    if (scrub->start == NULL)
+        return -ENOMEM;
+    scrub->has_wrapped = false;
+    scrub->resumed_at = now_ns();
+    scrub->deadline = scrub->resumed_at + scrub->options.within * SECOND / 100 * MARGIN_PERCENT;
+    pthread_mutex_lock(&scrub->lock);
+    if (scrub->this_round.passed > 0)
+        scrub->last_round = scrub->this_round;
+    scrub->this_round.passed = scrub->this_round.unsealed = 0;
+    scrub->progress.pass_bytes = 0;
+    pthread_mutex_unlock(&scrub->lock);
+    save_cursor(scrub);
+    return take_census(scrub);
+}
+
+static int walk_tree(struct kvs_scrub *scrub, const char *after)
+{
+    const struct kvs_walk walk = {.after = after, .visit = visit, .context = scrub};
+
+    return kvs_walk(scrub->source_fd, &walk);
+}
+
+/* From the cursor to the end, and from the start to where the cursor was. */
+static int go_round(struct kvs_scrub *scrub)
+{
+    int r = walk_tree(scrub, scrub->start);
+
+    if (r < 0)
+        return r;
+    r = advance(scrub, NULL);
+    if (r < 0 || *scrub->start == '\0')
+        return r;
+    scrub->has_wrapped = true;
+    r = walk_tree(scrub, "");
+    return r < 0 ? r : 0;
+}
+
+int kvs_scrub_pass(struct kvs_scrub *scrub)
+{
+    int r = begin_round(scrub);
+
+    if (r == 0)
+        r = check_suspects(scrub);
+    if (r == 0)
+        r = go_round(scrub);
+    if (r == 0) {
+        pthread_mutex_lock(&scrub->lock);
+        scrub->progress.passes = ++scrub->cursor.passes;
+        scrub->progress.pass_ahead = 0;
+        pthread_mutex_unlock(&scrub->lock);
+    }
+    save_cursor(scrub);
+    return r;
+}
+
+/* ---- from outside ---- */
+
+static int open_cursor(struct kvs_scrub *scrub, enum kvs_cursor_state *state_ret,
+                       char owner_ret[KVS_OWNER_SIZE])
+{
+    int64_t grain = (int64_t)KVS_MAX(scrub->window / GRAINS, 1);
+
+    *state_ret = KVS_CURSOR_NEW;
+    owner_ret[0] = '\0';
+    if (scrub->options.keeps_no_cursor)
+        return kvs_cursor_open_nowhere(&scrub->cursor, time(NULL), grain);
+    return kvs_cursor_open(&scrub->cursor, scrub->source_fd, scrub->options.shard,
+                           scrub->options.shards, time(NULL), grain, state_ret, owner_ret);
+}
+
+int kvs_scrub_open(int source_fd, const struct kvs_scrub_options *options,
+                   const struct kvs_scrub_host *host, enum kvs_cursor_state *state_ret,
+                   char owner_ret[KVS_OWNER_SIZE], struct kvs_scrub **scrub_ret)
+{
+    struct kvs_scrub *scrub = calloc(1, sizeof(*scrub));
+    int r = 0;
+
+    if (scrub == NULL)
+        return -ENOMEM;
+    scrub->source_fd = source_fd;
+    scrub->options = *options;
+    scrub->host = *host;
+    scrub->window = options->within > 0 ? options->within : KVS_SCRUB_WINDOW;
+    scrub->oldest = INT64_MAX;
+    pthread_mutex_init(&scrub->lock, NULL);
+    scrub->memory = aligned_alloc(KVS_IO_ALIGN, KVS_PIECE_SIZE);
+    scrub->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (scrub->stop_fd < 0)
+        r = -errno;
+    else if (scrub->memory == NULL)
+        r = -ENOMEM;
+    if (r == 0)
+        r = open_cursor(scrub, state_ret, owner_ret);
+    else
+        kvs_cursor_open_nowhere(&scrub->cursor, 0, 1);
+    if (r < 0) {
+        kvs_scrub_close(scrub);
+        return r;
+    }
+    scrub->progress.window = scrub->window;
+    scrub->progress.passes = scrub->cursor.passes;
+    scrub->progress.suspects = scrub->cursor.suspect_count;
+    kvs_log_escape(scrub->cursor.position, scrub->progress.position,
+                   sizeof(scrub->progress.position));
+    *scrub_ret = scrub;
+    return 0;
+}
+
+void kvs_scrub_stop(struct kvs_scrub *scrub)
+{
+    eventfd_write(scrub->stop_fd, 1);
+}
+
+/* What has no record was passed but not verified: as much of it as there was in the last rounds. */
+static void report_coverage(const struct kvs_scrub *scrub, struct kvs_scrub_progress *progress)
+{
+    uint64_t passed = scrub->this_round.passed + scrub->last_round.passed;
+    uint64_t unsealed = scrub->this_round.unsealed + scrub->last_round.unsealed;
+    double share = passed > 0 ? (double)unsealed / (double)passed : 0;
+    uint64_t checked = KVS_MIN(scrub->checked, progress->bytes_total);
+
+    progress->bytes_unsealed = (uint64_t)(share * (double)progress->bytes_total);
+    progress->bytes_verified = (uint64_t)((1 - share) * (double)checked);
+}
+
+void kvs_scrub_progress(struct kvs_scrub *scrub, struct kvs_scrub_progress *progress_ret)
+{
+    int64_t now = time(NULL);
+
+    pthread_mutex_lock(&scrub->lock);
+    *progress_ret = scrub->progress;
+    progress_ret->oldest_age = scrub->oldest < now ? (uint64_t)(now - scrub->oldest) : 0;
+    report_coverage(scrub, progress_ret);
+    pthread_mutex_unlock(&scrub->lock);
+}
+
+void kvs_scrub_close(struct kvs_scrub *scrub)
+{
+    if (scrub == NULL)
+        return;
+    kvs_cursor_close(&scrub->cursor);
+    kvs_close_fd(&scrub->stop_fd);
+    pthread_mutex_destroy(&scrub->lock);
+    free(scrub->start);
+    free(scrub->memory);
+    free(scrub);
+}
+
+void kvs_scrub_be_modest(void)
+{
+    /* Best effort where the scheduler below knows no idle class. */
+    syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 7));
+    setpriority(PRIO_PROCESS, 0, 19); /* of the thread, on Linux */
+}

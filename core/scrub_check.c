@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens, verifies and judges a single block.
+#include "core/scrub_check.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/residency.h"
+#include "core/util.h"
+
+#define STALE_AGE    3600 /* seconds; a name is moved aside for less than one */
+#define PROBE_PREFIX ".kvseal-probe-"
+
+/* Reads from the device, moves no access time, waits for nobody and follows no link, as far as each
+ * of these can be had. */
+static int open_block(int dir_fd, const char *name)
+{
+    int flags = O_RDONLY | O_DIRECT | O_NOATIME | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    int fd = openat(dir_fd, name, flags);
+
+    if (fd < 0 && errno == EINVAL) {
+        flags &= ~O_DIRECT;
+        fd = openat(dir_fd, name, flags);
+    }
+    if (fd < 0 && errno == EPERM)
+        fd = openat(dir_fd, name, flags & ~O_NOATIME);
+    return fd < 0 ? -errno : fd;
+}
+
+/* A time in the future is some clock's mistake, unless it is near. */
+static bool is_recent(const struct timespec *then, uint64_t min_age)
+{
+    int64_t age = (int64_t)time(NULL) - then->tv_sec;
+
+    return age < (int64_t)min_age && -age < (int64_t)min_age;
+}
+
+static bool is_fresh(const struct stat *st, uint64_t min_age)
+{
+    return is_recent(&st->st_mtim, min_age) || is_recent(&st->st_ctim, min_age);
+}
+
+/* Whether the name has led to another file, or to none, since it was opened. */
+static bool is_gone(const struct kvs_scrub_block *block, const struct stat *st)
+{
+    struct stat now;
+
+    return fstatat(block->dir_fd, block->name, &now, AT_SYMLINK_NOFOLLOW) < 0
+               ? errno == ENOENT || errno == ESTALE
+               : now.st_dev != st->st_dev || now.st_ino != st->st_ino;
+}
+
+static bool has_changed(int fd, const struct kvs_snapshot *before)
+{
+    struct kvs_snapshot now;
+
+    return kvs_snapshot_take(fd, &now) < 0 || !kvs_snapshot_equal(before, &now);
+}
+
+static void judge_error(struct kvs_scrub_block *block, const struct kvs_snapshot *before, int error)
+{
+    if (is_gone(block, &before->stat)) {
+        block->outcome = KVS_SCRUB_GONE;
+    } else if (block->verification->is_unstable) {
+        block->outcome = has_changed(block->fd, before) ? KVS_SCRUB_BUSY : KVS_SCRUB_UNSTABLE;
+    } else {
+        block->outcome = KVS_SCRUB_ERROR;
+        block->error = error;
+    }
+}
+
+static void judge_corrupt(struct kvs_scrub_block *block, const struct kvs_scrub_host *host)
+{
+    const struct stat *st = &block->verification->stat;
+    int r = 0;
+
+    block->outcome = KVS_SCRUB_CORRUPT;
+    if (is_gone(block, st)) {
+        block->outcome = KVS_SCRUB_GONE;
+    } else if (host->is_being_written != NULL &&
+               host->is_being_written(host->context, block->fd, st)) {
+        block->outcome = KVS_SCRUB_BUSY;
+    } else if (host->treat != NULL) {
+        r = host->treat(host->context, block);
+        if (r == -EAGAIN)
+            block->outcome = KVS_SCRUB_BUSY;
+        else
+            block->error = r;
+    }
+}
+
+static int verify(struct kvs_scrub_block *block, struct kvs_reading *reading,
+                  const struct kvs_snapshot *before, struct kvs_verification *found,
+                  const struct kvs_scrub_host *host)
+{
+    struct kvs_residency residency = {0};
+    bool is_direct = (fcntl(block->fd, F_GETFL) & O_DIRECT) != 0;
+    int r = 0;
+
+    if (!is_direct)
+        kvs_residency_note(&residency, block->fd, (uint64_t)before->stat.st_size);
+    r = kvs_verify(block->fd, reading, found);
+    if (!is_direct)
+        kvs_residency_restore(&residency, block->fd);
+    if (r == -ECANCELED)
+        return r;
+    block->verification = found;
+    if (r < 0)
+        judge_error(block, before, r);
+    else if (found->verdict == KVS_CORRUPT)
+        judge_corrupt(block, host);
+    else if (found->verdict == KVS_UNSEALED)
+        block->outcome = KVS_SCRUB_UNSEALED;
+    else
+        block->outcome = found->is_transient ? KVS_SCRUB_TRANSIENT : KVS_SCRUB_INTACT;
+    return 0;
+}
+
+/* Everything but the report. */
+static int look(struct kvs_scrub_block *block, struct kvs_reading *reading, uint64_t min_age,
+                struct kvs_verification *found, const struct kvs_scrub_host *host)
+{
+    struct kvs_snapshot before;
+    int r = 0;
+
+    if (block->fd < 0) {
+        bool is_missing = block->fd == -ENOENT || block->fd == -ELOOP || block->fd == -ESTALE;
+
+        block->error = is_missing ? 0 : block->fd;
+        block->outcome = is_missing ? KVS_SCRUB_GONE : KVS_SCRUB_ERROR;
+        return 0;
+    }
+    r = kvs_snapshot_take(block->fd, &before);
+    if (r < 0) {
+        block->outcome = KVS_SCRUB_ERROR;
+        block->error = r;
+    } else if (!S_ISREG(before.stat.st_mode)) {
+        block->outcome = KVS_SCRUB_GONE;
+    } else if (is_fresh(&before.stat, min_age)) {
+        block->outcome = KVS_SCRUB_FRESH;
+    } else if (host->is_being_written != NULL &&
+               host->is_being_written(host->context, block->fd, &before.stat)) {
+        block->outcome = KVS_SCRUB_BUSY;
+    } else {
+        r = verify(block, reading, &before, found, host);
+        return r;
+    }
+    return 0;
+}
+
+int kvs_scrub_check(struct kvs_scrub_block *block, struct kvs_reading *reading, uint64_t min_age,
+                    const struct kvs_scrub_host *host)
+{
+    struct kvs_verification found = {0};
+    int r = 0;
+
+    block->fd = open_block(block->dir_fd, block->name);
+    block->error = 0;
+    block->verification = NULL;
+    r = look(block, reading, min_age, &found, host);
+    if (r == 0 && host->report != NULL)
+        host->report(host->context, block);
+    kvs_close_fd(&block->fd);
+    block->fd = -1;
+    block->verification = NULL;
+    return r;
+}
+
+bool kvs_scrub_sweep(int dir_fd, const char *name, struct kvs_reading *reading, int *error_ret)
+{
+    static const struct kvs_scrub_host nobody = {0};
+    struct kvs_scrub_block block = {.dir_fd = dir_fd, .name = name, .path = name};
+    struct stat st;
+    bool is_stale = false;
+
+    *error_ret = 0;
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || is_fresh(&st, STALE_AGE))
+        return false;
+    is_stale = st.st_size == 0 && strncmp(name, PROBE_PREFIX, sizeof(PROBE_PREFIX) - 1) == 0;
+    if (!is_stale) {
+        *error_ret = kvs_scrub_check(&block, reading, STALE_AGE, &nobody);
+        is_stale = *error_ret == 0 && block.outcome == KVS_SCRUB_CORRUPT;
+    }
+    /* Nobody takes such a name a second time. */
+    return is_stale && unlinkat(dir_fd, name, 0) == 0;
+}
+
+int kvs_scrub_treat(int source_fd, enum kvs_on_corrupt on_corrupt,
+                    const struct kvs_scrub_block *block)
+{
+    const struct kvs_verification *found = block->verification;
+    const struct kvs_snapshot then = {.stat = found->stat, .record = found->record};
+    int r = 0;
+
+    if (on_corrupt == KVS_ON_CORRUPT_KEEP)
+        return 0;
+    /* Between this look and the rename somebody might write the block in place; it would be lost
+     * then, and stored again: never shown wrong. */
+    if (has_changed(block->fd, &then))
+        return -EAGAIN;
+    if (on_corrupt == KVS_ON_CORRUPT_QUARANTINE)
+        r = kvs_corrupt_quarantine(source_fd, block->dir_fd, block->name, found->stat.st_dev,
+                                   found->stat.st_ino, block->path, found);
+    else
+        r = kvs_corrupt_remove(block->dir_fd, block->name, found->stat.st_dev, found->stat.st_ino);
+    return r == -ENOENT ? -EAGAIN : r;
+}
