@@ -25,10 +25,10 @@
 #define SECOND        UINT64_C(1000000000) /* in nanoseconds */
 #define SAVE_AFTER    (30 * SECOND)        /* how much of a round a power cut may cost */
 #define LONGEST_NAP   (60 * SECOND)        /* then the rate is looked at again */
-#define GRAINS        64                   /* stretches of the coverage in a window */
-#define LEAST_RECOUNT 60                   /* seconds */
-#define LOOKS_AT_ONCE 64                   /* names, between two rests */
-#define REST_PER_WORK 31                   /* under load: works 1/32 of the time */
+#define LEAST_ROUND   (60 * SECOND)
+#define GRAINS        64 /* stretches of the coverage in a window */
+#define LOOKS_AT_ONCE 64 /* names, between two rests */
+#define REST_PER_WORK 31 /* under load: works 1/32 of the time */
 #define LONGEST_REST  (5 * SECOND)
 #define MARGIN_PERCENT                                                                             \
     90                   /* of the window is planned for, the rest is for what comes in between    \
@@ -54,7 +54,7 @@ struct kvs_scrub {
     /* This round. */
     char *start; /* where the cursor was */
     bool has_wrapped;
-    uint64_t deadline; /* CLOCK_MONOTONIC nanoseconds, as are all that follow */
+    uint64_t round_began, deadline; /* CLOCK_MONOTONIC nanoseconds, as are all that follow */
     uint64_t counted_at, saved_at, resumed_at;
     unsigned looks;
     bool is_cursor_lost; /* said already */
@@ -74,6 +74,11 @@ static uint64_t now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t census_interval(const struct kvs_scrub *scrub)
+{
+    return KVS_MAX(scrub->window / GRAINS, 1) * SECOND;
 }
 
 /* ---- the pace ---- */
@@ -122,21 +127,32 @@ static int give_way(struct kvs_scrub *scrub, uint64_t worked, uint64_t rested)
     return rest(scrub, due - rested);
 }
 
+static int take_census_when_due(struct kvs_scrub *scrub);
+
+/* The tree may grow while it waits: a rate that was right for an empty one would last for ever. */
+static int wait_for_turn(struct kvs_scrub *scrub)
+{
+    uint64_t nap = KVS_MIN(LONGEST_NAP, census_interval(scrub));
+    uint64_t wait = 0;
+    int r = 0;
+
+    derive_rate(scrub, now_ns());
+    while (r == 0 && (wait = kvs_pace_wait(&scrub->pace, now_ns())) > 0) {
+        r = rest(scrub, KVS_MIN(wait, nap));
+        if (r == 0 && scrub->options.within > 0)
+            r = take_census_when_due(scrub);
+        derive_rate(scrub, now_ns());
+    }
+    return r;
+}
+
 /* Called before each read of `len` bytes (0: before names are looked at). */
 static int keep_pace(void *context, size_t len)
 {
     struct kvs_scrub *scrub = context;
     uint64_t began = now_ns();
-    uint64_t wait = 0;
-    int r = 0;
+    int r = len > 0 ? wait_for_turn(scrub) : 0;
 
-    if (len > 0) {
-        derive_rate(scrub, began);
-        while (r == 0 && (wait = kvs_pace_wait(&scrub->pace, now_ns())) > 0) {
-            r = rest(scrub, KVS_MIN(wait, LONGEST_NAP));
-            derive_rate(scrub, now_ns());
-        }
-    }
     if (r == 0)
         r = give_way(scrub, began - scrub->resumed_at, now_ns() - began);
     kvs_pace_spend(&scrub->pace, len);
@@ -228,9 +244,7 @@ static int take_census(struct kvs_scrub *scrub)
 
 static int take_census_when_due(struct kvs_scrub *scrub)
 {
-    uint64_t interval = KVS_MAX(scrub->window / GRAINS, LEAST_RECOUNT) * SECOND;
-
-    return now_ns() - scrub->counted_at < interval ? 0 : take_census(scrub);
+    return now_ns() - scrub->counted_at < census_interval(scrub) ? 0 : take_census(scrub);
 }
 
 /* ---- one block ---- */
@@ -324,6 +338,22 @@ static int advance(struct kvs_scrub *scrub, const char *path)
     return 0;
 }
 
+/* In a window, a block that is not read takes the time of one that is: so the scrubber comes to
+ * each place in the tree at the same interval, and what is stored there meanwhile waits no longer.
+ */
+static int pass_unread(struct kvs_scrub *scrub, uint64_t size)
+{
+    int r = wait_for_turn(scrub);
+
+    kvs_pace_spend(&scrub->pace, size);
+    return r;
+}
+
+static bool is_unread(enum kvs_scrub_outcome outcome)
+{
+    return outcome == KVS_SCRUB_UNSEALED || outcome == KVS_SCRUB_FRESH || outcome == KVS_SCRUB_BUSY;
+}
+
 static int check_next(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
 {
     struct kvs_scrub_block block = {
@@ -332,6 +362,8 @@ static int check_next(struct kvs_scrub *scrub, const struct kvs_walk_entry *entr
 
     if (r == 0)
         r = check_block(scrub, &block);
+    if (r == 0 && scrub->options.within > 0 && is_unread(block.outcome))
+        r = pass_unread(scrub, (uint64_t)entry->stat->st_size);
     if (r < 0)
         return r;
     note_passed(scrub, entry->path, entry->stat, block.outcome);
@@ -428,8 +460,8 @@ static int begin_round(struct kvs_scrub *scrub)
     if (scrub->start == NULL)
         return -ENOMEM;
     scrub->has_wrapped = false;
-    scrub->resumed_at = now_ns();
-    scrub->deadline = scrub->resumed_at + scrub->options.within * SECOND / 100 * MARGIN_PERCENT;
+    scrub->round_began = scrub->resumed_at = now_ns();
+    scrub->deadline = scrub->round_began + scrub->options.within * SECOND / 100 * MARGIN_PERCENT;
     pthread_mutex_lock(&scrub->lock);
     if (scrub->this_round.passed > 0)
         scrub->last_round = scrub->this_round;
@@ -478,6 +510,14 @@ int kvs_scrub_pass(struct kvs_scrub *scrub)
     }
     save_cursor(scrub);
     return r;
+}
+
+int kvs_scrub_rest(struct kvs_scrub *scrub)
+{
+    uint64_t least = KVS_MIN(LEAST_ROUND, scrub->window * SECOND);
+    uint64_t took = now_ns() - scrub->round_began;
+
+    return rest(scrub, took < least ? least - took : 0);
 }
 
 /* ---- from outside ---- */

@@ -104,7 +104,12 @@ int kvs_scrub_open(int source_fd, const struct kvs_scrub_options *options,
  * or -errno: memory, or the cursor could not be saved. The cursor is saved in every case. */
 int kvs_scrub_pass(struct kvs_scrub *scrub);
 
-/* Ends kvs_scrub_pass() soon, within one read. From any thread, or a signal handler. */
+/* Between two rounds: waits until the last one has taken a minute, or the window where that is
+ * less: going round a tree with nothing to read takes no time. 0 or -ECANCELED. */
+int kvs_scrub_rest(struct kvs_scrub *scrub);
+
+/* Ends kvs_scrub_pass() and kvs_scrub_rest() soon, within one read. From any thread, or a signal
+ * handler. */
 void kvs_scrub_stop(struct kvs_scrub *scrub);
 
 /* From any thread. */

@@ -224,6 +224,8 @@ static int scrub_rounds(struct run *run, struct kvs_scrub *scrub)
         else
             summarize(&progress, r == 0);
         fflush(stdout);
+        if (r == 0 && run->is_continuous)
+            r = kvs_scrub_rest(scrub);
     } while (r == 0 && run->is_continuous);
     return r;
 }
@@ -275,6 +277,8 @@ static enum kvs_cli_status scrub_source(struct run *run)
         kvs_cli_complain(run->source, "scrubbed", r);
     if (run->is_corrupt_found)
         return KVS_CLI_CORRUPT;
+    if (r == -ECANCELED && run->is_continuous)
+        r = 0; /* it has no other end */
     return r < 0 || run->is_incomplete ? KVS_CLI_ERROR : KVS_CLI_OK;
 }
 
