@@ -280,19 +280,14 @@ static void count_outcome(struct kvs_scrub *scrub, enum kvs_scrub_outcome outcom
     pthread_mutex_unlock(&scrub->lock);
 }
 
-static struct kvs_reading paced_reading(struct kvs_scrub *scrub)
+static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
 {
-    return (struct kvs_reading){
+    struct kvs_reading reading = {
         .memory = scrub->memory,
         .capacity = KVS_PIECE_SIZE,
         .before_piece = keep_pace,
         .context = scrub,
     };
-}
-
-static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
-{
-    struct kvs_reading reading = paced_reading(scrub);
     size_t suspects = scrub->cursor.suspect_count;
     int r = kvs_scrub_check(block, &reading, scrub->options.min_age, &scrub->host);
 
@@ -387,17 +382,13 @@ static void report_error(struct kvs_scrub *scrub, const struct kvs_walk_entry *e
         scrub->host.report(scrub->host.context, &block);
 }
 
-static int sweep(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
+static void sweep(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
 {
-    struct kvs_reading reading = paced_reading(scrub);
-    int r = 0;
-
-    if (kvs_scrub_sweep(entry->dir_fd, entry->name, &reading, &r)) {
-        pthread_mutex_lock(&scrub->lock);
-        scrub->progress.stale_removed++;
-        pthread_mutex_unlock(&scrub->lock);
-    }
-    return r;
+    if (kvs_corrupt_sweep(entry->dir_fd, entry->name) < 0)
+        return;
+    pthread_mutex_lock(&scrub->lock);
+    scrub->progress.stale_removed++;
+    pthread_mutex_unlock(&scrub->lock);
 }
 
 #define ROUND_IS_OVER 1
@@ -415,7 +406,7 @@ static int visit(void *context, const struct kvs_walk_entry *entry)
     if (!is_ours(scrub, entry->path))
         return 0;
     if (entry->kind == KVS_WALK_TEMPORARY && scrub->options.sweeps)
-        return sweep(scrub, entry);
+        sweep(scrub, entry);
     return entry->kind == KVS_WALK_FILE ? check_next(scrub, entry) : 0;
 }
 

@@ -28,7 +28,7 @@ struct kvs_scrub_options {
     unsigned shards;
     uint64_t min_age; /* seconds since the last change of what is not fresh any more */
     bool keeps_no_cursor;
-    bool sweeps; /* removes what a killed kvseal left (scrub_check.h) */
+    bool sweeps; /* removes what a killed kvseal left: kvs_corrupt_sweep() */
 };
 
 /* `within` where none is asked for: coverage is reported for this time. */

@@ -3,14 +3,10 @@
 #include "core/scrub_check.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/residency.h"
 #include "core/util.h"
-
-#define STALE_AGE    3600 /* seconds; a name is moved aside for less than one */
-#define PROBE_PREFIX ".kvseal-probe-"
 
 /* Reads from the device, moves no access time, waits for nobody and follows no link, as far as each
  * of these can be had. */
@@ -165,25 +161,6 @@ int kvs_scrub_check(struct kvs_scrub_block *block, struct kvs_reading *reading, 
     block->fd = -1;
     block->verification = NULL;
     return r;
-}
-
-bool kvs_scrub_sweep(int dir_fd, const char *name, struct kvs_reading *reading, int *error_ret)
-{
-    static const struct kvs_scrub_host nobody = {0};
-    struct kvs_scrub_block block = {.dir_fd = dir_fd, .name = name, .path = name};
-    struct stat st;
-    bool is_stale = false;
-
-    *error_ret = 0;
-    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || is_fresh(&st, STALE_AGE))
-        return false;
-    is_stale = st.st_size == 0 && strncmp(name, PROBE_PREFIX, sizeof(PROBE_PREFIX) - 1) == 0;
-    if (!is_stale) {
-        *error_ret = kvs_scrub_check(&block, reading, STALE_AGE, &nobody);
-        is_stale = *error_ret == 0 && block.outcome == KVS_SCRUB_CORRUPT;
-    }
-    /* Nobody takes such a name a second time. */
-    return is_stale && unlinkat(dir_fd, name, 0) == 0;
 }
 
 int kvs_scrub_treat(int source_fd, enum kvs_on_corrupt on_corrupt,

@@ -13,12 +13,6 @@
 int kvs_scrub_check(struct kvs_scrub_block *block, struct kvs_reading *reading, uint64_t min_age,
                     const struct kvs_scrub_host *host);
 
-/* Removes a temporary name (KVS_WALK_TEMPORARY) that a killed kvseal left behind: a block that was
- * moved aside because it was corrupt, and still is, or an empty probe, an hour old. What is
- * anything else stays: its name is lost, its bytes may be good. True: it is gone. -errno in
- * *error_ret: of before_piece, as kvs_scrub_check(). */
-bool kvs_scrub_sweep(int dir_fd, const char *name, struct kvs_reading *reading, int *error_ret);
-
 /* The treatment of a corrupt block by who has no daemon's locks: `on_corrupt`, after a last look
  * whether it is that block still. Returns as host->treat; or -errno: it could not be, and nothing
  * was lost. */

@@ -22,6 +22,7 @@
 //   serve           who may read what: verified buffer, checked pieces, raw (C10-C12)
 //   serve_passthrough  ... or by the kernel itself, from the locked pages of `pinned`
 //   refuse          a corrupt block: its names go, the kernel forgets them (C13)
+//   scrubber        goes round the source behind the mount and verifies it
 //   buffers         memory for verified blocks and requests, within one budget
 //   control         .kvseal at the top of the mount: status and metrics to read
 //   metrics         what the daemon says of itself; metrics_http: the same by HTTP
@@ -44,6 +45,7 @@ struct kvs_forgetter;
 struct kvs_http;
 struct kvs_passthrough;
 struct kvs_pins;
+struct kvs_scrubber;
 struct kvs_table;
 
 struct kvs_fs {
@@ -56,6 +58,8 @@ struct kvs_fs {
     struct kvs_buffers *buffers;
     struct kvs_passthrough *passthrough;
     struct kvs_pins *pins;
+    _Atomic(struct kvs_scrubber *) scrubber; /* NULL: there is none */
+    atomic_bool has_served; /* a request; taken back by the scrubber, which gives way then */
     struct fuse_session *session;
     const char *mountpoint;  /* absolute; set before `is_serving` */
     struct timespec started; /* CLOCK_REALTIME */

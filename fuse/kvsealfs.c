@@ -28,6 +28,7 @@
 #include "fuse/ops.h"
 #include "fuse/ready.h"
 #include "fuse/refuse.h"
+#include "fuse/scrubber.h"
 #include "fuse/seal.h"
 #include "fuse/serve_passthrough.h"
 #include "fuse/service.h"
@@ -38,6 +39,9 @@
 
 /* The part of the grace that requests which hang leave to the last seals: one in so many (C23). */
 #define SEALS_SHARE 4
+/* How long a read of the scrubber may hold it up, within that grace or a little more. */
+#define LAST_READ_MS       2000
+#define LEAST_LAST_READ_MS 100
 /* How long notifications of the kernel may hold it up then, once the connection is gone. */
 #define LAST_NOTIFICATIONS_MS 5000
 
@@ -167,6 +171,7 @@ static void destroy(struct kvs_fs *fs)
         fuse_remove_signal_handlers(fs->session);
         fuse_session_destroy(fs->session);
     }
+    kvs_scrubber_destroy(fs);
     if (fs->table)
         kvs_table_destroy(fs->table);
     if (fs->passthrough)
@@ -193,9 +198,15 @@ static int serve_requests(struct kvs_fs *fs, struct life *life)
         complain("%s is no longer served: %s", mountpoint, strerror(-error));
     kvs_ready_end(&life->ready);
     kvs_attach_notice_unmount(&life->attachment);
+    bool is_scrub_over = kvs_scrubber_end(
+        fs, KVS_MAX(KVS_MIN(left_ms, LAST_READ_MS), LEAST_LAST_READ_MS));
     int seal_error = kvs_worker_run_once(fs, kvs_seal_all, left_ms + grace_ms / SEALS_SHARE);
     if (seal_error)
         complain("%s: blocks may be left unsealed: %s", mountpoint, strerror(-seal_error));
+    if (!is_scrub_over) {
+        complain("%s: a read of the scrub hangs", mountpoint);
+        return -ETIMEDOUT;
+    }
     return seal_error == -ETIMEDOUT || !error ? seal_error : error;
 }
 
@@ -224,6 +235,9 @@ static int serve(struct kvs_fs *fs, int ready_fd)
         kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "serving %s at %s", fs->options.source,
                 life.attachment.mountpoint);
         kvs_service_ready(fs->options.source, life.attachment.mountpoint);
+        int scrub_error = kvs_scrubber_start(fs);
+        if (scrub_error) /* whoever waits for blocks waits for them more than for this */
+            complain("the scrub cannot be started: %s", strerror(-scrub_error));
         error = serve_requests(fs, &life);
     }
     kvs_http_stop(fs->http);

@@ -83,6 +83,7 @@ enum kind {
     KIND_COUNT,   /* unsigned */
     KIND_SECONDS, /* double */
     KIND_ADDRESS, /* char *, malloc()ed */
+    KIND_TIME,    /* uint64_t, seconds */
 };
 
 /* Our own settings: NAME=VALUE goes to `offset` in struct kvs_options. */
@@ -121,6 +122,8 @@ static const struct setting {
      .allowed = "seconds from 0 to 86400, as in 0.5"},
     {FIELD(max_names), .kind = KIND_COUNT, .most = 1000000000,
      .allowed = "a whole number from 0 (no limit) to 1000000000"},
+    {FIELD(scrub_within), .kind = KIND_TIME, .least = 1, .most = 3650 * 86400,
+     .allowed = "a time from 1s to 3650d, as in 36h or 7d"},
     {FIELD(threads), .kind = KIND_COUNT, .least = 4, .most = 4096,
      .allowed = "a whole number from 4 to 4096"},
     {FIELD(metrics), .kind = KIND_ADDRESS,
@@ -241,6 +244,9 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
         return 0;
     case KIND_ADDRESS:
         return set_address(value, field);
+    case KIND_TIME:
+        error = kvs_parse_duration(value, &number);
+        break;
     case KIND_SIZE:
         error = kvs_parse_size(value, &number);
         break;
@@ -250,7 +256,7 @@ static int apply_setting(struct kvs_options *options, const struct setting *sett
     }
     if (error || number < setting->least || number > setting->most)
         return -EINVAL;
-    if (setting->kind == KIND_SIZE)
+    if (setting->kind != KIND_COUNT)
         *(uint64_t *)field = number;
     else
         *(unsigned *)field = (unsigned)number;

@@ -68,6 +68,7 @@ struct kvs_options {
     double negative_timeout;              /* seconds, default 0 */
     enum kvs_invalidate invalidate;       /* default KVS_INVALIDATE_AUTO */
     unsigned max_names;                   /* default 250000; 0: no limit */
+    uint64_t scrub_within;                /* seconds; 0 (default): no scrub */
     unsigned threads;                     /* most workers, default 512, 4..4096 */
     char *metrics;                        /* ADDRESS as of kvs_http_parse(), or NULL: none */
     double grace;                         /* seconds, default 10: how long the end may take */

@@ -49,6 +49,7 @@ void kvs_options_print_help(const char *program)
         "  negative_timeout=SECONDS            missing names kept by the kernel (0)\n"
         "  invalidate=auto|names               how the kernel forgets a removed block (auto)\n"
         "  max_names=NUMBER                    most names that are remembered, 0: all (250000)\n"
+        "  scrub_within=TIME                   verify the whole source again in this time (off)\n"
         "  threads=NUMBER                      most requests served at once, 4 to 4096 (512)\n"
         "  metrics=[HOST:]PORT                 /metrics, /healthz, /readyz by HTTP (none)\n"
         "  grace=SECONDS                       the same as --grace (10)\n"

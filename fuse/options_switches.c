@@ -216,6 +216,15 @@ static int parse_switches(int argc, char **argv, struct kvs_parsing *parsing)
     return error;
 }
 
+/* What contradicts itself is refused rather than left out. */
+static int check_scrub(const struct kvs_options *options)
+{
+    if (options->scrub_within == 0 || options->checksums == KVS_CHECKSUMS_ON)
+        return 0;
+    complain("option 'scrub_within' verifies checksums: it cannot be had with checksums=off");
+    return -EINVAL;
+}
+
 int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret)
 {
     *options_ret = (struct kvs_options){
@@ -239,6 +248,7 @@ int kvs_options_parse(int argc, char **argv, struct kvs_options *options_ret)
     if (!error && !options_ret->show_help && !options_ret->show_version) {
         error = take_operands(options_ret, argc - optind, argv + optind);
         error = error ? error : check_combination(&parsing);
+        error = error ? error : check_scrub(options_ret);
         if (!parsing.has_timeout)
             options_ret->timeout = options_ret->healthcheck ? 5 : 60;
         if (!error && !options_ret->healthcheck)

@@ -274,6 +274,8 @@ static void serve(struct worker *worker, size_t len)
     if (idle == 0 && !is_forget(request.mem) && /* FORGET touches memory only and cannot hang */
         start_worker(pool, false) && !atomic_exchange(&pool->is_short, true))
         eventfd_write(pool->wake_fd, 1);
+    if (!atomic_load_explicit(&pool->fs->has_served, memory_order_relaxed))
+        atomic_store_explicit(&pool->fs->has_served, true, memory_order_relaxed);
     fuse_session_process_buf(pool->fs->session, &request);
     atomic_store(&worker->inode, 0);
     atomic_store(&worker->second_inode, 0);

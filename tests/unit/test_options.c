@@ -85,6 +85,7 @@ static void c21_defaults(void **state)
     assert_true(options.negative_timeout == 0);
     assert_int_equal(options.max_names, 250000);
     assert_int_equal(options.threads, 512);
+    assert_int_equal(options.scrub_within, 0);
     assert_true(is_told(&options, "default_permissions"));
     assert_true(is_told(&options, "fsname=/source"));
     assert_true(is_told(&options, "subtype=kvsealfs"));
@@ -119,6 +120,18 @@ static void c21_every_setting_is_taken(void **state)
     assert_string_equal(options.source, "/s");
     assert_string_equal(options.mountpoint, "/m");
     assert_true(is_told(&options, "ro"));
+    kvs_options_destroy(&options);
+}
+
+static void c21_times_have_units(void **state)
+{
+    struct kvs_options options;
+
+    assert_int_equal(PARSE(&options, "/s", "/m", "-o", "scrub_within=7d"), 0);
+    assert_int_equal(options.scrub_within, 7 * 86400);
+    kvs_options_destroy(&options);
+    assert_int_equal(PARSE(&options, "/s", "/m", "-o", "scrub_within=90m"), 0);
+    assert_int_equal(options.scrub_within, 5400);
     kvs_options_destroy(&options);
 }
 
@@ -180,6 +193,10 @@ static void c21_bad_options_are_refused_by_name(void **state)
         {"ro=1", "unknown option 'ro'"},
         {"fsname", "unknown option 'fsname'"},
         {"remount", "unknown option 'remount'"},
+        {"scrub_within=0", "bad value '0' for option 'scrub_within': allowed is a time from 1s"},
+        {"scrub_within=3651d", "bad value '3651d'"},
+        {"scrub_within=1.5d", "bad value '1.5d'"},
+        {"scrub_within=7d,checksums=off", "option 'scrub_within' verifies checksums"},
         {"threads", "option 'threads' needs a value: a whole number from 4 to 4096"},
         {"threads=", "bad value '' for option 'threads'"},
         {"max_names=-1", "bad value '-1' for option 'max_names': allowed is a whole number from 0"},
@@ -340,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(c21_defaults),
         cmocka_unit_test(c21_every_setting_is_taken),
+        cmocka_unit_test(c21_times_have_units),
         cmocka_unit_test(c21_the_last_of_a_kind_wins),
         cmocka_unit_test(c21_words_of_mount_and_fstab),
         cmocka_unit_test(c21_commas_and_backslashes),
