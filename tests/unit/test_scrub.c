@@ -509,33 +509,42 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+/* A busy machine may hold it up: then once more. Too fast it must never be. */
+#define TRIES 5
+
 /* 60 blocks of 1 MiB and a bit, in about two seconds. */
 static void a_rate_is_kept_within_five_percent(void **state)
 {
     const struct kvs_scrub_options options = {.shard = 1, .shards = 1, .rate = 30 * MIB};
-    struct kvs_scrub_progress progress;
-    double began = 0, rate = 0;
+    double rate = 0;
 
     make_tree(MIB + 5000);
-    began = now();
-    progress = pass(&options, &listener);
-    rate = (double)progress.bytes_read / (now() - began);
-    print_message("%.2f MiB/s of 30\n", rate / (double)MIB);
-    if (rate < 0.95 * (double)options.rate || rate > 1.05 * (double)options.rate)
-        fail_msg("%.2f MiB/s", rate / (double)MIB);
+    for (int i = 0; i < TRIES && rate < 0.95 * (double)options.rate; i++) {
+        double began = now();
+
+        rate = (double)pass(&options, &listener).bytes_read / (now() - began);
+        print_message("%.2f MiB/s of 30\n", rate / (double)MIB);
+        assert_true(rate < 1.05 * (double)options.rate);
+    }
+    assert_true(rate >= 0.95 * (double)options.rate);
 }
 
+/* Nine tenths of it are planned for. */
 static void a_window_is_kept(void **state)
 {
     const struct kvs_scrub_options options = {.shard = 1, .shards = 1, .within = 3};
-    double began = 0, took = 0;
+    double took = 3;
 
     make_tree(100000);
-    began = now();
-    pass(&options, &listener);
-    took = now() - began;
-    print_message("%.2f s of 3\n", took);
-    assert_true(took > 2.5 && took < 2.9); /* nine tenths of it are planned for */
+    for (int i = 0; i < TRIES && took >= 2.9; i++) {
+        double began = now();
+
+        pass(&options, &listener);
+        took = now() - began;
+        print_message("%.2f s of 3\n", took);
+        assert_true(took > 2.5);
+    }
+    assert_true(took < 2.9);
 }
 
 static bool say_loaded(void *context)
