@@ -9,12 +9,8 @@
 #include "core/cli/cli.h"
 
 static const struct kvs_cli_command *const commands[] = {
-    &kvs_cmd_verify,
-    &kvs_cmd_seal,
-    &kvs_cmd_show,
-    &kvs_cmd_scrub,
-    &kvs_cmd_quarantine,
-    &kvs_cmd_status,
+    &kvs_cmd_verify, &kvs_cmd_seal,       &kvs_cmd_show,
+    &kvs_cmd_scrub,  &kvs_cmd_quarantine, &kvs_cmd_status,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
