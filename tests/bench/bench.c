@@ -13,7 +13,7 @@
 #include "tests/bench/tier.h"
 
 #define MOST_SIZE    ((size_t)64 << 20)
-#define MOST_THREADS 64
+#define MOST_THREADS 400 /* the clients of C24 */
 
 static double parse_number(const char *option, const char *text, double least, double most)
 {
