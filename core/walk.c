@@ -346,7 +346,7 @@ static int step(struct walker *walker)
 {
     struct level *level = top(walker);
 
-    if (level->next == level->names.count) {
+    if (level->names.places == NULL || level->next == level->names.count) { /* empty, or done */
         pop(walker);
         return 0;
     }

@@ -47,9 +47,10 @@ static int64_t now_ms(void)
 static int make_address(const char *path, struct sockaddr_un *address_ret)
 {
     *address_ret = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address_ret->sun_path))
+    size_t size = strlen(path) + 1;
+    if (size > sizeof(address_ret->sun_path))
         return -ENAMETOOLONG;
-    strcpy(address_ret->sun_path, path);
+    memcpy(address_ret->sun_path, path, size);
     return 0;
 }
 

@@ -70,12 +70,13 @@ static void add(struct kvs_fs *fs, const struct kvs_node *node, const struct kvs
                 struct kvs_old_names *names)
 {
     struct kvs_old_name *entry = &names->entries[names->count];
+    size_t len = strlen(name->text);
 
-    if (names->count == KVS_OLD_NAMES_MAX || strlen(name->text) > NAME_MAX)
+    if (names->count == KVS_OLD_NAMES_MAX || len > NAME_MAX)
         return;
     entry->ino = kvs_node_ino(fs, node);
     entry->parent = kvs_node_ino(fs, name->parent);
-    strcpy(entry->text, name->text);
+    memcpy(entry->text, name->text, len + 1);
     names->count++;
 }
 

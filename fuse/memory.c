@@ -76,8 +76,12 @@ uint64_t kvs_memory_parse_total(const char *text)
         line = strchr(line, '\n');
         line = line ? line + 1 : NULL;
     }
-    unsigned long long kib = 0;
-    if (!line || sscanf(line + sizeof(name) - 1, "%llu kB", &kib) != 1 || kib > UINT64_MAX / 1024)
+    if (!line)
+        return UINT64_MAX;
+    char *unit;
+    errno = 0;
+    unsigned long long kib = strtoull(line + sizeof(name) - 1, &unit, 10);
+    if (errno || strncmp(unit, " kB", 3) != 0 || kib > UINT64_MAX / 1024)
         return UINT64_MAX;
     return kib * 1024;
 }

@@ -180,15 +180,15 @@ static void collect_start(struct kvs_metric_writer *writer, const struct kvs_met
 static void collect_resident(struct kvs_metric_writer *writer, const struct kvs_metric *metric,
                              void *subject)
 {
-    unsigned long size = 0, resident = 0;
+    char line[256]; /* "SIZE RESIDENT SHARED ...", in pages */
     FILE *statm = fopen("/proc/self/statm", "re");
 
     if (statm == NULL)
         return;
-    int found = fscanf(statm, "%lu %lu", &size, &resident);
+    const char *space = fgets(line, sizeof(line), statm) != NULL ? strchr(line, ' ') : NULL;
     fclose(statm);
-    if (found == 2)
-        kvs_metric_count(writer, NULL, (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE));
+    if (space != NULL)
+        kvs_metric_count(writer, NULL, strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 static void collect_descriptors(struct kvs_metric_writer *writer, const struct kvs_metric *metric,

@@ -64,7 +64,7 @@ int kvs_http_parse(const char *address, char host_ret[KVS_HTTP_HOST_SIZE],
     }
     memcpy(host_ret, host, len);
     host_ret[len] = '\0';
-    strcpy(port_ret, port);
+    memcpy(port_ret, port, strlen(port) + 1);
     return 0;
 }
 
@@ -112,7 +112,7 @@ int kvs_http_listen(const char *address, int *fd_ret)
 
 static void log_address(int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof(address);
     char host[NI_MAXHOST], port[NI_MAXSERV];
 

@@ -61,7 +61,7 @@ static void take_signals(sigset_t *mask_ret)
 static int check_mountpoint(const struct kvs_options *options)
 {
     char path[PATH_MAX];
-    enum kvs_occupant occupant;
+    enum kvs_occupant occupant = KVS_OCCUPANT_ORDINARY;
     kvs_cleanup_fd int fd = open(options->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int error = fd < 0 ? -errno : kvs_mount_identify(fd, path, &occupant);
     if (error) {

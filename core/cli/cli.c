@@ -144,8 +144,8 @@ const char *kvs_cli_advice(int error)
     }
 }
 
-static void say(FILE *stream, const char *before, const char *path, const char *format,
-                va_list arguments)
+__attribute__((format(printf, 4, 0))) static void
+say(FILE *stream, const char *before, const char *path, const char *format, va_list arguments)
 {
     size_t size = 4 * strlen(path) + 1;
     kvs_cleanup_free char *name = malloc(size);

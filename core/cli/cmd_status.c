@@ -329,9 +329,8 @@ static int run(int argc, char **argv)
         KVS_CLI_HELP, KVS_CLI_JSON, {"watch", optional_argument, NULL, 'w'}, {NULL, 0, NULL, 0}};
     struct kvs_cli_common common = {0};
     double interval = 0;
-    int option;
 
-    while ((option = kvs_cli_next_option(&kvs_cmd_status, &common, argc, argv, options)) != -1)
+    while (kvs_cli_next_option(&kvs_cmd_status, &common, argc, argv, options) != -1)
         interval = need_interval(optarg);
     if (argc - optind != 1)
         kvs_cli_fail_usage(&kvs_cmd_status, "one MOUNTPOINT is needed");

@@ -180,6 +180,7 @@ static void c15_what_is_open_for_writing_is_busy(void **state)
     kvs_cleanup_fd int fd = make_block();
     kvs_cleanup_fd int writer = open_own(O_WRONLY);
 
+    assert_true(writer >= 0);
     assert_int_equal(examine(fd), KVS_FOUND_INTACT);
     damage(5);
     assert_int_equal(examine(fd), KVS_FOUND_BUSY);
