@@ -3,15 +3,12 @@
 #include "core/scrub.h"
 
 #include <fcntl.h>
-#include <linux/ioprio.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #include "core/beneath.h"
@@ -34,12 +31,6 @@
     90                   /* of the window is planned for, the rest is for what comes in between    \
                           */
 #define MOST_CATCH_UP 16 /* times the rate that would have done from the start */
-
-/* What a walk found that only looked. */
-struct census {
-    uint64_t total, checked, ahead;
-    int64_t oldest; /* since when the one that waits longest has been waiting; CLOCK_REALTIME */
-};
 
 struct kvs_scrub {
     int source_fd;
@@ -193,21 +184,22 @@ static bool is_within_window(const struct kvs_scrub *scrub, int64_t when)
     return when != 0 && (int64_t)time(NULL) - when <= (int64_t)scrub->window;
 }
 
-struct counting {
+/* What a walk finds that only looks. */
+struct census {
     struct kvs_scrub *scrub;
-    struct census census;
+    uint64_t total, checked, ahead; /* bytes */
+    int64_t oldest; /* since when the one that waits longest has been waiting; CLOCK_REALTIME */
     unsigned looks;
 };
 
 static int count_block(void *context, const struct kvs_walk_entry *entry)
 {
-    struct counting *counting = context;
-    struct kvs_scrub *scrub = counting->scrub;
-    struct census *census = &counting->census;
+    struct census *census = context;
+    struct kvs_scrub *scrub = census->scrub;
     int64_t when = 0;
     uint64_t size = 0;
 
-    if (++counting->looks % LOOKS_AT_ONCE == 0 && keep_pace(scrub, 0) < 0)
+    if (++census->looks % LOOKS_AT_ONCE == 0 && keep_pace(scrub, 0) < 0)
         return -ECANCELED;
     if (entry->kind != KVS_WALK_FILE || !is_ours(scrub, entry->path))
         return 0;
@@ -226,18 +218,18 @@ static int count_block(void *context, const struct kvs_walk_entry *entry)
 
 static int take_census(struct kvs_scrub *scrub)
 {
-    struct counting counting = {.scrub = scrub, .census.oldest = INT64_MAX};
-    const struct kvs_walk walk = {.visit = count_block, .context = &counting};
+    struct census census = {.scrub = scrub, .oldest = INT64_MAX};
+    const struct kvs_walk walk = {.visit = count_block, .context = &census};
     int r = kvs_walk(scrub->source_fd, &walk);
 
     if (r < 0)
         return r;
     scrub->counted_at = now_ns();
     pthread_mutex_lock(&scrub->lock);
-    scrub->oldest = counting.census.oldest;
-    scrub->checked = counting.census.checked;
-    scrub->progress.bytes_total = counting.census.total;
-    scrub->progress.pass_ahead = counting.census.ahead;
+    scrub->oldest = census.oldest;
+    scrub->checked = census.checked;
+    scrub->progress.bytes_total = census.total;
+    scrub->progress.pass_ahead = census.ahead;
     pthread_mutex_unlock(&scrub->lock);
     return 0;
 }
@@ -602,11 +594,4 @@ void kvs_scrub_close(struct kvs_scrub *scrub)
     free(scrub->start);
     free(scrub->memory);
     free(scrub);
-}
-
-void kvs_scrub_be_modest(void)
-{
-    /* Best effort where the scheduler below knows no idle class. */
-    syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 7));
-    setpriority(PRIO_PROCESS, 0, 19); /* of the thread, on Linux */
 }

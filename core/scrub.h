@@ -117,7 +117,4 @@ void kvs_scrub_progress(struct kvs_scrub *scrub, struct kvs_scrub_progress *prog
 
 void kvs_scrub_close(struct kvs_scrub *scrub);
 
-/* Puts the calling thread behind others for CPU and I/O, as far as it may. */
-void kvs_scrub_be_modest(void);
-
 #endif

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/log.h"
+#include "core/priority.h"
 #include "core/stats.h"
 #include "core/util.h"
 #include "fuse/caller.h"
@@ -247,7 +248,7 @@ static void *run(void *argument)
 
     kvs_caller_thread_init();
     pthread_setname_np(pthread_self(), "scrubber");
-    kvs_scrub_be_modest();
+    kvs_priority_lower();
     while (goes_on) {
         struct kvs_scrub *scrub = NULL;
 

@@ -11,6 +11,7 @@
 #include "core/cli/source.h"
 #include "core/format.h"
 #include "core/log.h"
+#include "core/priority.h"
 #include "core/scrub.h"
 #include "core/scrub_check.h"
 #include "core/util.h"
@@ -270,7 +271,7 @@ static enum kvs_cli_status scrub_source(struct run *run)
 
     if (r < 0)
         return KVS_CLI_ERROR;
-    kvs_scrub_be_modest();
+    kvs_priority_lower();
     r = scrub_rounds(run, scrub);
     kvs_scrub_close(scrub);
     if (r < 0 && r != -ECANCELED)

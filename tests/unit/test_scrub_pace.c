@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scrubber's pace by the clock, and the coverage that it reports.
+#include <pthread.h>
+
+#include "tests/unit/scrub_tree.h"
+
+/* ---- pace ---- */
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* A busy machine may hold it up: then once more. Too fast it must never be. */
+#define TRIES 5
+
+/* 60 blocks of 1 MiB and a bit, in about two seconds. */
+static void a_rate_is_kept_within_five_percent(void **state)
+{
+    const struct kvs_scrub_options options = {.shard = 1, .shards = 1, .rate = 30 * MIB};
+    double rate = 0;
+
+    make_tree(MIB + 5000);
+    for (int i = 0; i < TRIES && rate < 0.95 * (double)options.rate; i++) {
+        double began = now();
+
+        rate = (double)pass(&options, &listener).bytes_read / (now() - began);
+        print_message("%.2f MiB/s of 30\n", rate / (double)MIB);
+        assert_true(rate < 1.05 * (double)options.rate);
+    }
+    assert_true(rate >= 0.95 * (double)options.rate);
+}
+
+/* Nine tenths of it are planned for. */
+static void a_window_is_kept(void **state)
+{
+    const struct kvs_scrub_options options = {.shard = 1, .shards = 1, .within = 3};
+    double took = 3;
+
+    make_tree(100000);
+    for (int i = 0; i < TRIES && took >= 2.9; i++) {
+        double began = now();
+
+        pass(&options, &listener);
+        took = now() - began;
+        print_message("%.2f s of 3\n", took);
+        assert_true(took > 2.5);
+    }
+    assert_true(took < 2.9);
+}
+
+static bool say_loaded(void *context)
+{
+    return true;
+}
+
+static void under_load_it_rests_most_of_the_time(void **state)
+{
+    const struct kvs_scrub_host host = {.report = note, .is_loaded = say_loaded};
+    struct kvs_scrub_progress progress;
+    double began = 0, alone = 0, loaded = 0;
+
+    make_tree(MIB / 2);
+    began = now();
+    progress = pass(&whole, &listener);
+    alone = now() - began;
+    began = now();
+    progress = pass(&whole, &host);
+    loaded = now() - began;
+    print_message("%.3f s alone, %.3f s under load\n", alone, loaded);
+    assert_int_equal(progress.blocks[KVS_SCRUB_INTACT], BLOCKS);
+    assert_true(loaded > 10 * alone);
+}
+
+static void *stop_soon(void *scrub)
+{
+    usleep(100000);
+    kvs_scrub_stop(scrub);
+    return NULL;
+}
+
+static void a_slow_one_stops_at_once(void **state)
+{
+    const struct kvs_scrub_options options = {.shard = 1, .shards = 1, .rate = 1};
+    struct kvs_scrub *scrub = NULL;
+    double began = 0;
+    pthread_t thread;
+
+    make_tree(MIB);
+    scrub = open_scrub(&options, &listener);
+    began = now();
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, scrub), 0);
+    assert_int_equal(kvs_scrub_pass(scrub), -ECANCELED);
+    assert_true(now() - began < 5);
+    pthread_join(thread, NULL);
+    kvs_scrub_close(scrub);
+}
+
+/* ---- coverage ---- */
+
+/* What was stored after it was checked is not verified any more. */
+static void coverage_says_what_was_checked_and_is_unchanged(void **state)
+{
+    struct kvs_scrub_progress progress;
+
+    make_tree(1000);
+    clock_offset = 100; /* all was stored before */
+    progress = pass(&whole, &listener);
+    assert_int_equal(progress.bytes_total, 1000 * BLOCKS);
+    assert_int_equal(progress.bytes_verified, 1000 * BLOCKS);
+    assert_in_range(progress.oldest_age, 0, 20);
+    assert_int_equal(progress.window, KVS_SCRUB_WINDOW);
+    clock_offset = 200;
+    stop_scrub_after(1);
+    kvs_scrub_progress(to_stop, &progress);
+    assert_int_equal(progress.bytes_verified, 1000 * BLOCKS);
+    assert_in_range(progress.oldest_age, 100, 120);
+    kvs_scrub_close(to_stop);
+}
+
+static void coverage_ends_with_its_window(void **state)
+{
+    struct kvs_scrub_progress progress;
+
+    make_tree(1000);
+    clock_offset = 100;
+    pass(&whole, &listener);
+    clock_offset = 101 + KVS_SCRUB_WINDOW;
+    stop_scrub_after(15);
+    kvs_scrub_progress(to_stop, &progress);
+    assert_int_equal(progress.bytes_verified, 1000 * 15);
+    assert_in_range(progress.oldest_age, KVS_SCRUB_WINDOW, KVS_SCRUB_WINDOW + 20);
+    kvs_scrub_close(to_stop);
+}
+
+static void coverage_forgets_what_is_stored_anew(void **state)
+{
+    struct kvs_scrub_progress progress;
+
+    make_tree(1000);
+    clock_offset = -100; /* all is stored after it is checked */
+    pass(&whole, &listener);
+    clock_offset = 10;
+    stop_scrub_after(1);
+    kvs_scrub_progress(to_stop, &progress);
+    assert_int_equal(progress.bytes_verified, 1000);
+    assert_in_range(progress.oldest_age, 10, 30); /* since it was stored */
+    kvs_scrub_close(to_stop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_rate_is_kept_within_five_percent),
+        CASE(a_window_is_kept),
+        CASE(under_load_it_rests_most_of_the_time),
+        CASE(a_slow_one_stops_at_once),
+        CASE(coverage_says_what_was_checked_and_is_unchanged),
+        CASE(coverage_ends_with_its_window),
+        CASE(coverage_forgets_what_is_stored_anew),
+    };
+
+    return cmocka_run_group_tests_name("scrub_pace", tests, NULL, NULL);
+}
