@@ -25,7 +25,8 @@
 //   scrubber        goes round the source behind the mount and verifies it
 //   buffers         memory for verified blocks and requests, within one budget
 //   control         .kvseal at the top of the mount: status and metrics to read
-//   metrics         what the daemon says of itself; metrics_http: the same by HTTP
+//   metrics         what the daemon says of itself, metrics_scrub the scrubber's part;
+//                   metrics_http: the same by HTTP
 //
 // Lock order, outer first: file->append_lock, file->content, then one of table->lock, buffers'
 // lock, digest's lock, pins' lock; file->mode_lock alone. None but file->content is held over a

@@ -16,6 +16,7 @@
 #include "core/util.h"
 #include "fuse/buffers.h"
 #include "fuse/inode.h"
+#include "fuse/metrics_scrub.h"
 #include "fuse/pinned.h"
 #include "fuse/serve_passthrough.h"
 #include "fuse/worker.h"
@@ -266,6 +267,27 @@ static const struct kvs_metric metrics[] = {
      GAUGE_WORKERS_IDLE},
     {"kvseal_workers_limit", KVS_GAUGE, "The most of them: threads.", collect_gauge,
      GAUGE_WORKERS_LIMIT},
+    {"kvseal_scrub_window_seconds", KVS_GAUGE, "Within this, each block is to be verified once.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_WINDOW},
+    {"kvseal_scrub_total_bytes", KVS_GAUGE, "Size of all blocks, as last counted.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_TOTAL},
+    {"kvseal_scrub_verified_bytes", KVS_GAUGE, "Of these, what was verified within the window.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_VERIFIED},
+    {"kvseal_scrub_unsealed_bytes", KVS_GAUGE, "Of these, what has no record to verify it by.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_UNSEALED},
+    {"kvseal_scrub_oldest_unverified_seconds", KVS_GAUGE,
+     "For how long the block that was verified longest ago has not been.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_OLDEST},
+    {"kvseal_scrub_rate_bytes_per_second", KVS_GAUGE, "What the scrubber aims at now.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_RATE},
+    {"kvseal_scrub_suspects", KVS_GAUGE, "Blocks that wait to be looked at again.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_SUSPECTS},
+    {"kvseal_scrub_read_bytes_total", KVS_COUNTER, "Bytes that the scrubber read.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_READ},
+    {"kvseal_scrub_blocks_total", KVS_COUNTER, "Blocks that it came by, by what it found.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_BLOCKS},
+    {"kvseal_scrub_passes_total", KVS_COUNTER, "Rounds through the whole source.",
+     kvs_metrics_collect_scrub, KVS_SCRUB_METRIC_PASSES},
     {"process_start_time_seconds", KVS_GAUGE, "When the daemon started, since 1970.", collect_start,
      0},
     {"process_cpu_seconds_total", KVS_COUNTER, "Processor time used.", collect_cpu, 0},

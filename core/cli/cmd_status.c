@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/cli/cli.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/util.h"
 
@@ -179,34 +180,14 @@ static uint64_t total(const json_t *metrics, const char *name, const char *label
     return sum;
 }
 
-static const char *show_bytes(uint64_t bytes, char shown[16])
+static const char *show_bytes(const json_t *metrics, const char *name, char shown[16])
 {
-    static const char units[] = "BKMGTPE";
-    double value = (double)bytes;
-    size_t unit = 0;
-
-    for (; value >= 1024 && units[unit + 1] != '\0'; unit++)
-        value /= 1024;
-    if (unit == 0)
-        snprintf(shown, 16, "%" PRIu64, bytes);
-    else
-        snprintf(shown, 16, "%.*f%c", value < 10 ? 1 : 0, value, units[unit]);
-    return shown;
+    return kvs_format_size(total(metrics, name, NULL, NULL), shown, 16);
 }
 
-static const char *show_seconds(double seconds, char shown[32])
+static const char *show_seconds(uint64_t seconds, char shown[32])
 {
-    uint64_t whole = (uint64_t)seconds;
-
-    if (whole >= 86400)
-        snprintf(shown, 32, "%" PRIu64 " d %" PRIu64 " h", whole / 86400, whole % 86400 / 3600);
-    else if (whole >= 3600)
-        snprintf(shown, 32, "%" PRIu64 " h %" PRIu64 " min", whole / 3600, whole % 3600 / 60);
-    else if (whole >= 60)
-        snprintf(shown, 32, "%" PRIu64 " min %" PRIu64 " s", whole / 60, whole % 60);
-    else
-        snprintf(shown, 32, "%" PRIu64 " s", whole);
-    return shown;
+    return kvs_format_duration(seconds, shown, 32);
 }
 
 static void show_loads(const json_t *metrics)
@@ -254,16 +235,36 @@ static void show_trouble(const json_t *metrics)
            total(metrics, "kvseal_unstable_reads_total", NULL, NULL));
 }
 
+/* Only where there is a scrubber. */
+static void show_scrub(const json_t *metrics)
+{
+    double all = (double)total(metrics, "kvseal_scrub_total_bytes", NULL, NULL);
+    double verified = (double)total(metrics, "kvseal_scrub_verified_bytes", NULL, NULL);
+    char window[32], oldest[32];
+    char rate[16];
+
+    if (json_object_get(metrics, "kvseal_scrub_total_bytes") == NULL)
+        return;
+    printf(
+        "scrub    %.1f %% of bytes verified in the last %s, oldest %s, %s/s, %" PRIu64
+        " suspects\n",
+        all > 0 ? 100 * verified / all : 100,
+        show_seconds(total(metrics, "kvseal_scrub_window_seconds", NULL, NULL), window),
+        show_seconds(total(metrics, "kvseal_scrub_oldest_unverified_seconds", NULL, NULL), oldest),
+        show_bytes(metrics, "kvseal_scrub_rate_bytes_per_second", rate),
+        total(metrics, "kvseal_scrub_suspects", NULL, NULL));
+}
+
 static void show_resources(const json_t *metrics)
 {
     char buffers[16], buffers_most[16], pinned[16], pinned_most[16], resident[16];
 
     printf("memory   buffers %s of %s, pinned %s of %s, resident %s\n",
-           show_bytes(total(metrics, "kvseal_buffer_memory_bytes", NULL, NULL), buffers),
-           show_bytes(total(metrics, "kvseal_buffer_memory_limit_bytes", NULL, NULL), buffers_most),
-           show_bytes(total(metrics, "kvseal_pinned_memory_bytes", NULL, NULL), pinned),
-           show_bytes(total(metrics, "kvseal_pinned_memory_limit_bytes", NULL, NULL), pinned_most),
-           show_bytes(total(metrics, "process_resident_memory_bytes", NULL, NULL), resident));
+           show_bytes(metrics, "kvseal_buffer_memory_bytes", buffers),
+           show_bytes(metrics, "kvseal_buffer_memory_limit_bytes", buffers_most),
+           show_bytes(metrics, "kvseal_pinned_memory_bytes", pinned),
+           show_bytes(metrics, "kvseal_pinned_memory_limit_bytes", pinned_most),
+           show_bytes(metrics, "process_resident_memory_bytes", resident));
     printf("table    %" PRIu64 " names, %" PRIu64 " open files; %" PRIu64 " of %" PRIu64
            " workers, %" PRIu64 " idle\n",
            total(metrics, "kvseal_known_names", NULL, NULL),
@@ -282,13 +283,14 @@ static void show(const json_t *status)
            json_string_value(json_object_get(status, "mountpoint")),
            json_string_value(json_object_get(status, "state")),
            json_string_value(json_object_get(status, "source")),
-           show_seconds(json_number_value(json_object_get(status, "uptime_seconds")), up),
+           show_seconds((uint64_t)json_number_value(json_object_get(status, "uptime_seconds")), up),
            (int)json_integer_value(json_object_get(status, "pid")),
            json_string_value(json_object_get(status, "kvseal")),
            json_string_value(json_object_get(status, "libfuse")));
     show_loads(metrics);
     show_stores(metrics);
     show_trouble(metrics);
+    show_scrub(metrics);
     show_resources(metrics);
 }
 
