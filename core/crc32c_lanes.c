@@ -50,9 +50,10 @@ __attribute__((target("sse4.2"))) static uint32_t sum_round(uint32_t crc, const 
         c = add_word(c, p + 2 * lane);
         d = add_word(d, p + 3 * lane);
     }
-    crc = kvs_crc32c_combine(~(uint32_t)a, ~(uint32_t)b, lane);
-    crc = kvs_crc32c_combine(crc, ~(uint32_t)c, lane);
-    return kvs_crc32c_combine(crc, ~(uint32_t)d, lane);
+    /* In pairs, which the CPU joins side by side. */
+    uint32_t front = kvs_crc32c_combine(~(uint32_t)a, ~(uint32_t)b, lane);
+    uint32_t back = kvs_crc32c_combine(~(uint32_t)c, ~(uint32_t)d, lane);
+    return kvs_crc32c_combine(front, back, 2 * lane);
 }
 
 size_t kvs_crc32c_lanes(uint32_t *crc_inout, const void *data, size_t len)
