@@ -241,16 +241,6 @@ static int verify(const struct kvs_examiner *examiner, int fd, const struct kvs_
     return r != 0 ? r : kvs_verify(direct_fd >= 0 ? direct_fd : fd, &reading, verification_ret);
 }
 
-/* Where that cannot be known, nobody has. */
-static bool is_open_for_writing(int fd)
-{
-    int r = kvs_lease_take(fd);
-
-    if (r == 0)
-        kvs_lease_drop(fd);
-    return r == -EAGAIN;
-}
-
 /* One verdict, and whether the block held still for it. */
 static int judge(const struct kvs_examiner *examiner, int fd, const struct kvs_snapshot *before,
                  struct kvs_examination *examination)
@@ -270,7 +260,7 @@ static int judge(const struct kvs_examiner *examiner, int fd, const struct kvs_s
     r = kvs_snapshot_take(fd, &after);
     if (r == 0 && after.stat.st_nlink == 0)
         examination->finding = KVS_FOUND_GONE;
-    else if (r == 0 && (!kvs_snapshot_equal(before, &after) || is_open_for_writing(fd)))
+    else if (r == 0 && (!kvs_snapshot_equal(before, &after) || kvs_lease_is_open_for_writing(fd)))
         examination->finding = KVS_FOUND_BUSY;
     return r;
 }

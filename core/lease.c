@@ -20,3 +20,12 @@ void kvs_lease_drop(int fd)
 {
     fcntl(fd, F_SETLEASE, F_UNLCK);
 }
+
+bool kvs_lease_is_open_for_writing(int fd)
+{
+    int r = kvs_lease_take(fd);
+
+    if (r == 0)
+        kvs_lease_drop(fd);
+    return r == -EAGAIN;
+}

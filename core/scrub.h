@@ -7,8 +7,9 @@
 // checks the blocks whose path's CRC32C falls to it.
 //
 // It reads with O_DIRECT, the device and not the cache, and leaves the page cache and all times as
-// they were (C17). It never judges what is being written: fresh files are left out, and what
-// changes under its reading (C15).
+// they were (C17). It never judges what is being written: fresh files are left out, what changes
+// under its reading, and what is bad while somebody has it open for writing (C15). That is known
+// by a read lease (lease.h): SIGIO must be ignored or handled.
 #ifndef KVSEAL_CORE_SCRUB_H
 #define KVSEAL_CORE_SCRUB_H
 

@@ -18,6 +18,23 @@ static void c15_fresh_blocks_are_left_out(void **state)
     assert_int_equal(progress.bytes_read, 0);
 }
 
+/* Who stores beside the mount need not take the record away first, and may take longer than
+ * `min_age`. */
+static void c15_what_is_open_for_writing_is_not_judged(void **state)
+{
+    int fd = -1;
+
+    store("a", 100);
+    spoil("a", 5);
+    fd = openat(dir_fd, "a", O_WRONLY);
+    assert_true(fd >= 0);
+    pass(&whole, &listener);
+    assert_int_equal(times_told("a", KVS_SCRUB_BUSY), 1);
+    close(fd);
+    pass(&whole, &listener);
+    assert_int_equal(times_told("a", KVS_SCRUB_CORRUPT), 1);
+}
+
 static int change_block(void *context, const struct kvs_scrub_block *block)
 {
     int fd = openat(block->dir_fd, block->name, O_WRONLY);
@@ -152,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(c15_fresh_blocks_are_left_out),
+        CASE(c15_what_is_open_for_writing_is_not_judged),
         CASE(c15_what_is_written_at_the_last_moment_stays),
         CASE(c15_what_is_stored_anew_stays),
         CASE(c13_corrupt_blocks_are_treated),
