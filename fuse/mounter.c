@@ -113,23 +113,46 @@ static void take_mount_away(struct mounter *mounter, bool is_gone)
     mounter->mount_id = -1;
 }
 
+/* 0 and the canonical mount point, malloc()ed; or -errno, said: the place is taken, and whoever
+ * serves it goes on. */
+static int prepare_place(const struct kvs_options *options, char **path_ret)
+{
+    kvs_cleanup_free char *path = NULL;
+    int error = kvs_mount_prepare(options->mountpoint, &path);
+    if (!error && options->require_shared)
+        error = kvs_mount_check_shared(path);
+    if (error)
+        return error;
+    *path_ret = path;
+    path = NULL;
+    return 0;
+}
+
+static void send_away(int connection, int error)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "the mounter could not mount: %s", strerror(-error));
+    kvs_fd_socket_send(connection, text, -1);
+}
+
 /* Everything for the daemon at the other end of `connection`. 0 or -errno, said, also there. */
 static int serve_daemon(struct mounter *mounter, int connection)
 {
     const struct kvs_options *options = mounter->options;
-    free(mounter->path);
-    mounter->path = NULL;
-    int error = kvs_mount_prepare(options->mountpoint, &mounter->path);
-    if (!error && options->require_shared)
-        error = kvs_mount_check_shared(mounter->path);
-    /* Without --stay nobody would give it back; and the mount, dead or not, covers the place. */
-    if (!error && options->stay && mounter->guard.directory_fd < 0)
-        kvs_guard_take(mounter->path, -1, options->immutable, &mounter->guard);
-    error = error ? error : mount_and_send(mounter, connection);
+    char *path = NULL;
+    int error = prepare_place(options, &path);
     if (error) {
-        char text[128];
-        snprintf(text, sizeof(text), "the mounter could not mount: %s", strerror(-error));
-        kvs_fd_socket_send(connection, text, -1);
+        send_away(connection, error);
+        return error;
+    }
+    free(mounter->path);
+    mounter->path = path;
+    /* Without --stay nobody would give it back; and the mount, dead or not, covers the place. */
+    if (options->stay && mounter->guard.directory_fd < 0)
+        kvs_guard_take(mounter->path, -1, options->immutable, &mounter->guard);
+    error = mount_and_send(mounter, connection);
+    if (error) {
+        send_away(connection, error);
         take_mount_away(mounter, true);
         return error;
     }
@@ -145,9 +168,11 @@ static int greet(struct mounter *mounter)
     if (error)
         return -EAGAIN;
     error = serve_daemon(mounter, connection);
-    if (!error)
-        mounter->connection_fd = kvs_steal_fd(&connection);
-    return error;
+    if (error)
+        return error;
+    kvs_close_fd(&mounter->connection_fd); /* to one whose mount somebody has taken away */
+    mounter->connection_fd = kvs_steal_fd(&connection);
+    return 0;
 }
 
 /* Waits for a daemon, until the end or for `limit_s`; serves one. 0 or -errno, said. */

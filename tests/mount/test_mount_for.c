@@ -179,6 +179,27 @@ static void a_killed_mounter_is_replaced(void **state)
     assert_int_equal(rmdir(pod.mnt), 0);
 }
 
+/* A daemon that comes while another one serves is sent away, and changes nothing for that one. */
+static void a_second_daemon_is_sent_away(void **state)
+{
+    struct pod pod = make_pod(*state);
+    pid_t mounter = start_mounter(&pod, true), daemon = start_daemon(&pod);
+    await_ready(&pod, daemon);
+    assert_int_equal(kvt_end_of(start_daemon(&pod)), 1);
+    use(&pod, 1);
+    kill(daemon, SIGKILL);
+    kvt_end_of(daemon);
+    kvt_wait_for(!kvt_is_mounted(pod.mnt)); // it was watched on
+
+    daemon = start_daemon(&pod);
+    await_ready(&pod, daemon);
+    assert_int_equal(kvt_end_of(start_daemon(&pod)), 1);
+    assert_int_equal(kvt_terminate(mounter), 0); // takes the mount away, which ends the daemon
+    assert_int_equal(kvt_end_of(daemon), 0);
+    assert_false(kvt_is_mounted(pod.mnt));
+    assert_int_equal(rmdir(pod.mnt), 0);
+}
+
 static void only_the_named_user_gets_the_mount(void **state)
 {
     struct pod pod = make_pod(*state);
@@ -268,6 +289,7 @@ int main(void)
         kvt_test(a_mounter_that_stays_heals),
         kvt_test(a_mounter_that_ends_leaves_the_mount),
         kvt_test(a_killed_mounter_is_replaced),
+        kvt_test(a_second_daemon_is_sent_away),
         kvt_test(only_the_named_user_gets_the_mount),
         kvt_test(nobody_waits_for_ever),
         kvt_test(who_waits_can_be_ended),
