@@ -160,7 +160,7 @@ static int serve_daemon(struct mounter *mounter, int connection)
     return 0;
 }
 
-/* A connection was made. 0; -EAGAIN: nobody who may; or -errno, said. */
+/* A connection was made. 0; -EAGAIN: nobody who may, or who stays; or -errno, said. */
 static int greet(struct mounter *mounter)
 {
     kvs_cleanup_fd int connection = -1;
@@ -168,6 +168,8 @@ static int greet(struct mounter *mounter)
     if (error)
         return -EAGAIN;
     error = serve_daemon(mounter, connection);
+    if (error == -EPIPE || error == -ECONNRESET)
+        return -EAGAIN; /* gone before it got the mount: the next one may come */
     if (error)
         return error;
     kvs_close_fd(&mounter->connection_fd); /* to one whose mount somebody has taken away */

@@ -200,6 +200,21 @@ static void a_second_daemon_is_sent_away(void **state)
     assert_int_equal(rmdir(pod.mnt), 0);
 }
 
+/* It looks whether somebody listens by connecting, and is gone before it gets a mount. */
+static void a_second_mounter_ends_and_the_first_waits_on(void **state)
+{
+    struct pod pod = make_pod(*state);
+    pid_t mounter = start_mounter(&pod, false);
+    kvt_wait_for(access(pod.socket, F_OK) == 0);
+    assert_int_equal(kvt_end_of(start_mounter(&pod, false)), 1);
+    assert_true(kvt_file_has(pod.log, "Address already in use"));
+    pid_t daemon = start_daemon(&pod);
+    await_ready(&pod, daemon);
+    assert_int_equal(kvt_end_of(mounter), 0);
+    assert_int_equal(umount2(pod.mnt, 0), 0);
+    assert_int_equal(kvt_end_of(daemon), 0);
+}
+
 static void only_the_named_user_gets_the_mount(void **state)
 {
     struct pod pod = make_pod(*state);
@@ -290,6 +305,7 @@ int main(void)
         kvt_test(a_mounter_that_ends_leaves_the_mount),
         kvt_test(a_killed_mounter_is_replaced),
         kvt_test(a_second_daemon_is_sent_away),
+        kvt_test(a_second_mounter_ends_and_the_first_waits_on),
         kvt_test(only_the_named_user_gets_the_mount),
         kvt_test(nobody_waits_for_ever),
         kvt_test(who_waits_can_be_ended),
