@@ -122,7 +122,7 @@ static const struct setting {
      .allowed = "seconds from 0 to 86400, as in 0.5"},
     {FIELD(max_names), .kind = KIND_COUNT, .most = 1000000000,
      .allowed = "a whole number from 0 (no limit) to 1000000000"},
-    {FIELD(scrub_within), .kind = KIND_TIME, .least = 1, .most = 3650 * 86400,
+    {FIELD(scrub_within), .kind = KIND_TIME, .least = 1, .most = UINT64_C(3650) * 86400,
      .allowed = "a time from 1s to 3650d, as in 36h or 7d"},
     {FIELD(threads), .kind = KIND_COUNT, .least = 4, .most = 4096,
      .allowed = "a whole number from 4 to 4096"},
