@@ -88,16 +88,29 @@ static int open_to(const char *path, uid_t peer)
     return chmod(path, 0666) < 0 ? -errno : 0;
 }
 
+/* What a killed mounter left there goes; nobody could connect to it yet. 0 or -errno. */
+static int clear_unready(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -EADDRINUSE;
+    return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
 /* A socket that listens there, or -errno. */
 static int listen_at(const struct sockaddr_un *address, uid_t peer)
 {
+    int error = clear_unready(address->sun_path);
+    if (error)
+        return error;
     kvs_cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    unlink(address->sun_path);
     if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
         return -errno;
-    int error = open_to(address->sun_path, peer);
+    error = open_to(address->sun_path, peer);
     if (!error && listen(fd, 8) < 0)
         error = -errno;
     return error ? error : kvs_steal_fd(&fd);

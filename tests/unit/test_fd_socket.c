@@ -200,6 +200,12 @@ static void only_a_stale_socket_is_replaced(void **state)
     close(second);
     assert_int_equal(unlink(path), 0);
 
+    char unready[sizeof(path) + 8];
+    snprintf(unready, sizeof(unready), "%s.new", path);
+    close(open(unready, O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(kvs_fd_socket_listen(path, geteuid(), &second), -EADDRINUSE);
+    assert_int_equal(unlink(unready), 0); // it is still there
+
     close(open(path, O_CREAT | O_WRONLY, 0600));
     assert_int_equal(kvs_fd_socket_listen(path, geteuid(), &second), -EADDRINUSE);
     assert_int_equal(unlink(path), 0);
