@@ -184,13 +184,24 @@ static enum kvs_cli_status restore_block(const struct run *run, const struct kvs
     return KVS_CLI_OK;
 }
 
-static const struct kvs_quarantined *find(const struct run *run, const char *name)
+static const struct kvs_quarantined *find_name(const struct run *run, const char *name)
 {
     for (size_t i = 0; i < run->count; i++) {
         if (strcmp(run->blocks[i].name, name) == 0)
             return &run->blocks[i];
     }
     return NULL;
+}
+
+/* By its name, or as the list shows it: with what a terminal cannot show escaped. */
+static const struct kvs_quarantined *find(const struct run *run, const char *name)
+{
+    const struct kvs_quarantined *block = find_name(run, name);
+    kvs_cleanup_free char *shown = block == NULL ? strdup(name) : NULL;
+
+    if (shown != NULL && kvs_log_unescape(shown) == 0)
+        block = find_name(run, shown);
+    return block;
 }
 
 static enum kvs_cli_status restore(const struct run *run)

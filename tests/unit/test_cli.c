@@ -342,6 +342,24 @@ static int set_up(void **state)
     return mkdtemp(dir) == NULL || chdir(dir) < 0 ? -1 : 0;
 }
 
+/* What a list shows can be given back to the tool, whatever the name is made of. */
+static void a_quarantined_block_is_restored_by_the_name_that_is_shown(void **state)
+{
+    char shown[256], command[512];
+
+    assert_int_equal(mkdir("c", 0700), 0);
+    make_file("c/a\n\\b", "123456789");
+    assert_int_equal(run("seal c"), 0);
+    make_file("c/a\n\\b", "12345678");
+    assert_int_equal(run("scrub --min-age 0 --on-corrupt quarantine c"), 1);
+    assert_int_equal(access("c/a\n\\b", F_OK), -1);
+    assert_int_equal(run("quarantine list c"), 0);
+    assert_int_equal(sscanf(output, "%255s", shown), 1);
+    snprintf(command, sizeof(command), "quarantine restore --force c '%s'", shown);
+    assert_int_equal(run(command), 0);
+    assert_int_equal(access("c/a\n\\b", F_OK), 0);
+}
+
 static int tear_down(void **state)
 {
     char command[sizeof(dir) + 16];
@@ -363,6 +381,7 @@ int main(void)
         CASE(show_tells_what_the_damage_looks_like),
         CASE(c17_no_command_moves_atime_or_mtime),
         CASE(names_are_escaped),
+        CASE(a_quarantined_block_is_restored_by_the_name_that_is_shown),
         CASE(bad_input_gives_one_clear_line),
         CASE(help_and_version_succeed),
         CASE(a_full_output_is_an_error),
