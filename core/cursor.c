@@ -236,7 +236,7 @@ static int load(struct kvs_cursor *cursor, int64_t now, enum kvs_cursor_state *s
     *state_ret = r == -ENOENT ? KVS_CURSOR_NEW : KVS_CURSOR_GOOD;
     if (r == -ENOENT)
         return 0;
-    if (r == 0)
+    if (r == 0 && text != NULL)
         r = parse_file(cursor, text);
     if (r == -EBADMSG) {
         *state_ret = KVS_CURSOR_DAMAGED;

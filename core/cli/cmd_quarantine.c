@@ -142,7 +142,7 @@ static enum kvs_cli_status check(const struct run *run, const struct kvs_quarant
                                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     kvs_cleanup_free void *memory = aligned_alloc(KVS_IO_ALIGN, KVS_PIECE_SIZE);
     struct kvs_reading reading = {.memory = memory, .capacity = KVS_PIECE_SIZE};
-    struct kvs_verification found;
+    struct kvs_verification found = {0};
     int r = fd < 0 ? -errno : memory == NULL ? -ENOMEM : kvs_verify(fd, &reading, &found);
 
     if (r < 0)

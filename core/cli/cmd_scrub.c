@@ -11,6 +11,7 @@
 #include "core/cli/source.h"
 #include "core/format.h"
 #include "core/log.h"
+#include "core/parse.h"
 #include "core/priority.h"
 #include "core/scrub.h"
 #include "core/scrub_check.h"
@@ -287,12 +288,18 @@ static enum kvs_cli_status scrub_source(struct run *run)
 
 static void need_shard(struct kvs_scrub_options *options)
 {
-    char end = '\0';
+    kvs_cleanup_free char *shard = strdup(optarg);
+    char *slash = shard != NULL ? strchr(shard, '/') : NULL;
+    uint64_t i = 0, n = 0;
 
-    if (sscanf(optarg, "%u/%u%c", &options->shard, &options->shards, &end) != 2 ||
-        options->shard < 1 || options->shard > options->shards || options->shards > MOST_SHARDS)
+    if (slash != NULL)
+        *slash = '\0';
+    if (slash == NULL || kvs_parse_count(shard, &i) < 0 || kvs_parse_count(slash + 1, &n) < 0 ||
+        i < 1 || i > n || n > MOST_SHARDS)
         kvs_cli_fail_usage(&kvs_cmd_scrub,
                            "--shard takes I/N such as 1/4, I from 1 to N, not \"%s\"", optarg);
+    options->shard = (unsigned)i;
+    options->shards = (unsigned)n;
 }
 
 static enum kvs_on_corrupt need_treatment(void)
