@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "core/beneath.h"
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/log.h"
 #include "core/pace.h"
@@ -58,14 +59,6 @@ struct kvs_scrub {
     int64_t oldest;   /* as of the last census */
     uint64_t checked; /* bytes within the window, then, and what was added since */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t census_interval(const struct kvs_scrub *scrub)
 {
@@ -127,12 +120,12 @@ static int wait_for_turn(struct kvs_scrub *scrub)
     uint64_t wait = 0;
     int r = 0;
 
-    derive_rate(scrub, now_ns());
-    while (r == 0 && (wait = kvs_pace_wait(&scrub->pace, now_ns())) > 0) {
+    derive_rate(scrub, kvs_clock_ns());
+    while (r == 0 && (wait = kvs_pace_wait(&scrub->pace, kvs_clock_ns())) > 0) {
         r = rest(scrub, KVS_MIN(wait, nap));
         if (r == 0 && scrub->options.within > 0)
             r = take_census_when_due(scrub);
-        derive_rate(scrub, now_ns());
+        derive_rate(scrub, kvs_clock_ns());
     }
     return r;
 }
@@ -141,16 +134,16 @@ static int wait_for_turn(struct kvs_scrub *scrub)
 static int keep_pace(void *context, size_t len)
 {
     struct kvs_scrub *scrub = context;
-    uint64_t began = now_ns();
+    uint64_t began = kvs_clock_ns();
     int r = len > 0 ? wait_for_turn(scrub) : 0;
 
     if (r == 0)
-        r = give_way(scrub, began - scrub->resumed_at, now_ns() - began);
+        r = give_way(scrub, began - scrub->resumed_at, kvs_clock_ns() - began);
     kvs_pace_spend(&scrub->pace, len);
     pthread_mutex_lock(&scrub->lock);
     scrub->progress.bytes_read += len;
     pthread_mutex_unlock(&scrub->lock);
-    scrub->resumed_at = now_ns();
+    scrub->resumed_at = kvs_clock_ns();
     return r;
 }
 
@@ -224,7 +217,7 @@ static int take_census(struct kvs_scrub *scrub)
 
     if (r < 0)
         return r;
-    scrub->counted_at = now_ns();
+    scrub->counted_at = kvs_clock_ns();
     pthread_mutex_lock(&scrub->lock);
     scrub->oldest = census.oldest;
     scrub->checked = census.checked;
@@ -236,7 +229,7 @@ static int take_census(struct kvs_scrub *scrub)
 
 static int take_census_when_due(struct kvs_scrub *scrub)
 {
-    return now_ns() - scrub->counted_at < census_interval(scrub) ? 0 : take_census(scrub);
+    return kvs_clock_ns() - scrub->counted_at < census_interval(scrub) ? 0 : take_census(scrub);
 }
 
 /* ---- one block ---- */
@@ -261,7 +254,7 @@ static void note_cursor_error(struct kvs_scrub *scrub, int error)
 static void save_cursor(struct kvs_scrub *scrub)
 {
     note_cursor_error(scrub, kvs_cursor_save(&scrub->cursor));
-    scrub->saved_at = now_ns();
+    scrub->saved_at = kvs_clock_ns();
 }
 
 static void count_outcome(struct kvs_scrub *scrub, enum kvs_scrub_outcome outcome)
@@ -320,7 +313,7 @@ static int advance(struct kvs_scrub *scrub, const char *path)
     if (r == -ENOMEM)
         return r;
     note_cursor_error(scrub, r);
-    if (now_ns() - scrub->saved_at >= SAVE_AFTER)
+    if (kvs_clock_ns() - scrub->saved_at >= SAVE_AFTER)
         save_cursor(scrub);
     return 0;
 }
@@ -443,7 +436,7 @@ static int begin_round(struct kvs_scrub *scrub)
     if (scrub->start == NULL)
         return -ENOMEM;
     scrub->has_wrapped = false;
-    scrub->round_began = scrub->resumed_at = now_ns();
+    scrub->round_began = scrub->resumed_at = kvs_clock_ns();
     scrub->deadline = scrub->round_began + scrub->options.within * SECOND / 100 * MARGIN_PERCENT;
     pthread_mutex_lock(&scrub->lock);
     if (scrub->this_round.passed > 0)
@@ -498,7 +491,7 @@ int kvs_scrub_pass(struct kvs_scrub *scrub)
 int kvs_scrub_rest(struct kvs_scrub *scrub)
 {
     uint64_t least = KVS_MIN(LEAST_ROUND, scrub->window * SECOND);
-    uint64_t took = now_ns() - scrub->round_began;
+    uint64_t took = kvs_clock_ns() - scrub->round_began;
 
     return rest(scrub, took < least ? least - took : 0);
 }

@@ -5,7 +5,8 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
+
+#include "core/clock.h"
 
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND (1000 * MICROSECOND)
@@ -87,17 +88,9 @@ static struct {
     _Atomic uint64_t sum_ns;
 } timings[KVS_TIMING_COUNT];
 
-uint64_t kvs_stats_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
 void kvs_stats_time(enum kvs_timing timing, uint64_t since)
 {
-    uint64_t ns = kvs_stats_now() - since;
+    uint64_t ns = kvs_clock_ns() - since;
     size_t bucket = 0;
 
     while (bucket < KVS_TIME_BOUNDS && ns > kvs_time_bounds[bucket])

@@ -154,8 +154,7 @@ struct kvs_histogram {
     uint64_t sum_ns;
 };
 
-uint64_t kvs_stats_now(void); /* nanoseconds of CLOCK_MONOTONIC */
-/* What began at `since`, as of kvs_stats_now(), is over. */
+/* What began at `since`, as of kvs_clock_ns() (core/clock.h), is over. */
 void kvs_stats_time(enum kvs_timing timing, uint64_t since);
 void kvs_stats_histogram(enum kvs_timing timing, struct kvs_histogram *histogram_ret);
 

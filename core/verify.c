@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/stats.h"
 #include "core/util.h"
@@ -246,7 +247,7 @@ int kvs_verify(int fd, struct kvs_reading *reading, struct kvs_verification *ver
 int kvs_verify_counted(int fd, struct kvs_reading *reading,
                        struct kvs_verification *verification_ret)
 {
-    uint64_t since = kvs_stats_now();
+    uint64_t since = kvs_clock_ns();
     int r = kvs_verify(fd, reading, verification_ret);
 
     if (r < 0 && verification_ret->is_unstable)

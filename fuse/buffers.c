@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/stats.h"
 #include "core/util.h"
 
@@ -36,13 +37,6 @@ struct kvs_buffers {
     struct list kept;
     struct list cached;
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void list_append(struct list *list, struct kvs_buffer *buffer)
 {
@@ -120,7 +114,7 @@ static void unmap_all(struct list *victims)
 
 static void cache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
 {
-    buffer->freed_at_ms = now_ms();
+    buffer->freed_at_ms = kvs_clock_ms();
     if (!buffers->cached.first)
         pthread_cond_signal(&buffers->changed);
     list_append(&buffers->cached, buffer);
@@ -137,8 +131,8 @@ static void *run_helper(void *argument)
             pthread_cond_wait(&buffers->changed, &buffers->lock);
             continue;
         }
-        uint64_t due_ms = oldest->freed_at_ms + CACHE_TIME_MS;
-        if (now_ms() < due_ms) {
+        int64_t due_ms = oldest->freed_at_ms + CACHE_TIME_MS;
+        if (kvs_clock_ms() < due_ms) {
             struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
                                    .tv_nsec = (long)(due_ms % 1000) * 1000000};
             pthread_cond_timedwait(&buffers->changed, &buffers->lock, &due);

@@ -25,7 +25,7 @@ struct kvs_buffer {
     unsigned pins;
     struct kvs_buffer **slot;
     struct kvs_buffer *previous, *next;
-    uint64_t freed_at_ms;
+    int64_t freed_at_ms;
 };
 
 /* 0 or -ENOMEM. A helper thread gives unused memory back to the system some seconds after its last

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/util.h"
 
@@ -34,13 +35,6 @@ bool kvs_fd_is_fuse_device(int fd)
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) &&
            st.st_rdev == makedev(FUSE_MAJOR, FUSE_MINOR);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* 0 or -ENAMETOOLONG. */
@@ -219,7 +213,7 @@ static int connect_in_time(const struct sockaddr_un *address, int64_t deadline,
             return fd;
         if (is_over(argument))
             return -EINTR;
-        if (now_ms() >= deadline)
+        if (kvs_clock_ms() >= deadline)
             return -ETIMEDOUT;
         poll(NULL, 0, RETRY_MS);
     }
@@ -234,7 +228,7 @@ static int receive_in_time(int connection, int64_t deadline, bool (*is_over)(voi
             return error;
         if (is_over(argument))
             return -EINTR;
-        if (now_ms() >= deadline)
+        if (kvs_clock_ms() >= deadline)
             return -ETIMEDOUT;
     }
 }
@@ -242,7 +236,7 @@ static int receive_in_time(int connection, int64_t deadline, bool (*is_over)(voi
 int kvs_fd_socket_fetch(const char *path, int limit_ms, bool (*is_over)(void *), void *argument,
                         char *mountpoint_ret, int *connection_ret, int *device_ret)
 {
-    int64_t deadline = now_ms() + limit_ms;
+    int64_t deadline = kvs_clock_ms() + limit_ms;
     struct sockaddr_un address;
     int error = make_address(path, &address);
     kvs_cleanup_fd int connection = error ? error

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/util.h"
 #include "fuse/table.h"
@@ -53,18 +54,6 @@ struct kvs_forgetter {
     struct kvs_old_names names; /* the thread's own */
     struct errand errands[MOST_ERRANDS];
 };
-
-static struct timespec after_ms(unsigned ms)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_REALTIME, &time);
-    time.tv_sec += ms / 1000;
-    time.tv_nsec += (long)(ms % 1000) * 1000000;
-    time.tv_sec += time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    return time;
-}
 
 static void add(struct kvs_fs *fs, const struct kvs_node *node, const struct kvs_name *name,
                 struct kvs_old_names *names)
@@ -181,7 +170,7 @@ static void *run_errand(void *argument)
 static bool end_errand(struct errand *errand, unsigned limit_ms)
 {
     struct kvs_forgetter *forgetter = errand->forgetter;
-    struct timespec until = after_ms(limit_ms);
+    struct timespec until = kvs_clock_deadline(limit_ms);
     int error = 0;
 
     if (!errand->is_started)
@@ -247,7 +236,7 @@ static uint64_t ask(struct kvs_forgetter *forgetter, uint64_t wanted)
 /* With the table's lock held. */
 static void rest(struct kvs_table *table, unsigned ms)
 {
-    struct timespec until = after_ms(ms);
+    struct timespec until = kvs_clock_deadline(ms);
     int error = 0;
 
     while (!table->is_ending && error == 0)
@@ -328,7 +317,7 @@ int kvs_forget_start(struct kvs_fs *fs)
 int kvs_forget_stop(struct kvs_fs *fs)
 {
     struct kvs_forgetter *forgetter = fs->forgetter;
-    struct timespec until = after_ms(STOP_MS);
+    struct timespec until = kvs_clock_deadline(STOP_MS);
 
     if (!forgetter)
         return 0;

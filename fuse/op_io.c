@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/util.h"
 #include "fuse/caller.h"
@@ -111,12 +112,10 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
  * file underneath. */
 static int find_end(struct kvs_handle *handle, off_t offset, off_t *end_ret)
 {
-    struct timespec until;
+    struct timespec until = kvs_clock_deadline(APPEND_PATIENCE_S * 1000);
     struct stat st;
     int error = 0;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += APPEND_PATIENCE_S;
     for (;;) {
         if (fstat(handle->fd, &st) < 0)
             return -errno;

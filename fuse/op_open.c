@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "core/clock.h"
 #include "core/util.h"
 #include "fuse/caller.h"
 #include "fuse/change.h"
@@ -105,7 +106,7 @@ void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct kvs_fs *fs = kvs_fs_of(req);
     struct kvs_node *node = kvs_node_of(fs, ino);
     struct kvs_file *file = NULL;
-    uint64_t since = kvs_stats_now();
+    uint64_t since = kvs_clock_ns();
     int fd = open_below(fs, node, flags_below(fi->flags));
     int error = fd < 0 ? fd : kvs_file_get(fs, node, &file);
 

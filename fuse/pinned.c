@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/page_cache.h"
 #include "core/sigbus.h"
@@ -30,7 +31,7 @@ struct kvs_pin {
     unsigned users;
     struct kvs_pin *bucket_next;     /* while it is known */
     struct kvs_pin *previous, *next; /* while it waits */
-    uint64_t waits_since_ms;
+    int64_t waits_since_ms;
     bool is_known;
 };
 
@@ -141,13 +142,6 @@ static bool is_settled(const struct kvs_snapshot *snapshot)
 
 /* ---- the set; its lock is held for these ---- */
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static struct kvs_pin **find(struct kvs_pins *pins, dev_t dev, ino_t ino)
 {
     struct kvs_pin **at = &pins->buckets[(ino ^ dev) % BUCKETS];
@@ -166,7 +160,7 @@ static void stop_waiting(struct kvs_pins *pins, struct kvs_pin *pin)
 
 static void start_waiting(struct kvs_pins *pins, struct kvs_pin *pin)
 {
-    pin->waits_since_ms = now_ms();
+    pin->waits_since_ms = kvs_clock_ms();
     pin->previous = pins->last;
     pin->next = NULL;
     *(pins->last != NULL ? &pins->last->next : &pins->first) = pin;
@@ -339,8 +333,8 @@ static void *run_helper(void *argument)
             pthread_cond_wait(&pins->changed, &pins->lock);
             continue;
         }
-        uint64_t due_ms = pins->first->waits_since_ms + WAIT_TIME_MS;
-        if (now_ms() < due_ms) {
+        int64_t due_ms = pins->first->waits_since_ms + WAIT_TIME_MS;
+        if (kvs_clock_ms() < due_ms) {
             struct timespec until = {.tv_sec = (time_t)(due_ms / 1000),
                                      .tv_nsec = (long)(due_ms % 1000) * 1000000};
             pthread_cond_timedwait(&pins->changed, &pins->lock, &until);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/stats.h"
 #include "core/util.h"
@@ -78,21 +79,9 @@ static void count_notifying(int change)
     pthread_mutex_unlock(&notifying.lock);
 }
 
-static struct timespec in_ms(unsigned ms)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 bool kvs_refuse_await_end(unsigned limit_ms)
 {
-    struct timespec until = in_ms(limit_ms);
+    struct timespec until = kvs_clock_deadline(limit_ms);
 
     pthread_mutex_lock(&notifying.lock);
     while (notifying.count > 0 &&
@@ -189,7 +178,7 @@ static void make_kernel_forget(struct kvs_fs *fs, const struct kvs_names_copy *n
 {
     if (forget_all(fs))
         return;
-    struct timespec until = in_ms(NOTIFY_PATIENCE_MS); /* for all of them */
+    struct timespec until = kvs_clock_deadline(NOTIFY_PATIENCE_MS); /* for all of them */
     for (size_t i = 0; i < names->count; i++)
         invalidate_entry(fs, kvs_node_ino(fs, names->entries[i].parent), names->entries[i].text,
                          &until);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/priority.h"
 #include "core/stats.h"
@@ -229,10 +230,8 @@ static int scrub_rounds(struct kvs_scrub *scrub)
 
 static void wait_to_retry(struct kvs_scrubber *scrubber)
 {
-    struct timespec until;
+    struct timespec until = kvs_clock_deadline(RETRY_S * 1000);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RETRY_S;
     pthread_mutex_lock(&scrubber->lock);
     while (!scrubber->is_ending &&
            pthread_cond_timedwait(&scrubber->changed, &scrubber->lock, &until) == 0)
@@ -320,16 +319,11 @@ int kvs_scrubber_start(struct kvs_fs *fs)
 bool kvs_scrubber_end(struct kvs_fs *fs, unsigned limit_ms)
 {
     struct kvs_scrubber *scrubber = atomic_load(&fs->scrubber);
-    struct timespec until;
+    struct timespec until = kvs_clock_deadline(limit_ms);
     bool is_over = false;
 
     if (scrubber == NULL)
         return true;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += limit_ms / 1000;
-    until.tv_nsec += limit_ms % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&scrubber->lock);
     scrubber->is_ending = true;
     if (scrubber->scrub != NULL)

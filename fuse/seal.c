@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/stats.h"
 #include "core/util.h"
@@ -163,7 +164,7 @@ static int seal_counted(struct kvs_fs *fs, struct kvs_file *file, int fd, bool i
     if (file->block.state == KVS_BLOCK_CLEAN)
         return 0;
     enum kvs_seal_step step = KVS_SEAL_NOTHING;
-    uint64_t unknown = 0, since = kvs_stats_now();
+    uint64_t unknown = 0, since = kvs_clock_ns();
     int error = seal(fs, file, fd, &step, &unknown);
     count_store(&file->block, step, is_heard, unknown, error);
     if (step == KVS_SEAL_SUM)

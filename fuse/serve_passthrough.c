@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/stats.h"
 #include "core/util.h"
@@ -138,7 +139,7 @@ bool kvs_passthrough_pin(struct kvs_fs *fs, struct kvs_handle *handle)
     if (!atomic_load(&passthrough->is_on) || handle->can_write || handle->is_direct ||
         !is_possible(handle->file) || !is_clean(handle->file))
         return false;
-    uint64_t since = kvs_stats_now();
+    uint64_t since = kvs_clock_ns();
     handle->pin = kvs_pins_get(fs->pins, handle->fd, &is_known);
     if (handle->pin == NULL)
         return false;
@@ -180,12 +181,8 @@ static bool can_write_unseen(const struct kvs_handle *handle)
  * the record away. mode_lock is held. */
 static void wait_for_releases(struct kvs_file *file)
 {
-    struct timespec until;
+    struct timespec until = kvs_clock_deadline(RELEASE_PATIENCE_MS);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += RELEASE_PATIENCE_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     while (file->mode.passthrough > 0 &&
            pthread_cond_timedwait(&file->mode_ended, &file->mode_lock, &until) == 0)
         ;

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/util.h"
 #include "core/verify.h"
@@ -387,13 +388,6 @@ static bool wait_for_wake(struct pool *pool, int64_t timeout_ms, const sigset_t 
     return true;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static unsigned count_workers(struct pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
@@ -419,14 +413,14 @@ static void relieve(struct pool *pool, const sigset_t *mask)
 /* Until somebody asks for the end. */
 static void supervise(struct pool *pool, const sigset_t *mask)
 {
-    int64_t next_tick = now_ms() + TICK_MS;
+    int64_t next_tick = kvs_clock_ms() + TICK_MS;
     while (!fuse_session_exited(pool->fs->session)) {
-        int64_t left = next_tick - now_ms();
+        int64_t left = next_tick - kvs_clock_ms();
         atomic_store(&pool->is_short, false); /* before looking: whoever comes later says so */
         if (left <= 0) {
             if (shrink(pool))
                 kvs_service_alive();
-            next_tick = now_ms() + TICK_MS;
+            next_tick = kvs_clock_ms() + TICK_MS;
         } else if (atomic_load(&pool->idle) == 0) {
             relieve(pool, mask);
         } else {
@@ -439,7 +433,7 @@ static void supervise(struct pool *pool, const sigset_t *mask)
 static unsigned end_all(struct pool *pool, int64_t deadline, const sigset_t *mask)
 {
     unsigned left = order_end(pool);
-    while (left > 0 && now_ms() < deadline) {
+    while (left > 0 && kvs_clock_ms() < deadline) {
         wait_for_wake(pool, END_TICK_MS, mask);
         left = order_end(pool);
     }
@@ -492,9 +486,9 @@ int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms, unsigned *left_ms_ret)
         fuse_session_exit(fs->session);
     supervise(pool, &mask);
     kvs_service_stopping(grace_ms);
-    int64_t deadline = now_ms() + grace_ms;
+    int64_t deadline = kvs_clock_ms() + grace_ms;
     unsigned hanging = end_all(pool, deadline, &mask);
-    *left_ms_ret = (unsigned)KVS_MAX(deadline - now_ms(), (int64_t)0);
+    *left_ms_ret = (unsigned)KVS_MAX(deadline - kvs_clock_ms(), INT64_C(0));
     if (!error)
         error = atomic_load(&pool->error);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -544,14 +538,7 @@ int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsign
     int error = errand->memory ? -pthread_create(&thread, NULL, run_errand, errand) : -ENOMEM;
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (!error) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += limit_ms / 1000;
-        until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000000000;
-        }
+        struct timespec until = kvs_clock_deadline(limit_ms);
         error = -pthread_timedjoin_np(thread, NULL, &until);
         if (error) /* it goes on, and uses the errand */
             return error;

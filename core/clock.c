@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the clocks.
+#include "core/clock.h"
+
+#define SECOND_NS 1000000000
+#define MS_NS     1000000
+
+uint64_t kvs_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+int64_t kvs_clock_ms(void)
+{
+    return (int64_t)(kvs_clock_ns() / MS_NS);
+}
+
+struct timespec kvs_clock_deadline(uint64_t ms)
+{
+    struct timespec moment;
+
+    clock_gettime(CLOCK_REALTIME, &moment);
+    moment.tv_sec += (time_t)(ms / 1000);
+    moment.tv_nsec += (long)(ms % 1000) * MS_NS;
+    moment.tv_sec += moment.tv_nsec / SECOND_NS;
+    moment.tv_nsec %= SECOND_NS;
+    return moment;
+}
