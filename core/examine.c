@@ -293,7 +293,7 @@ void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *
     *examination_ret = (struct kvs_examination){0};
     if (fstat(fd, &st) == 0 && st.st_size > 0 &&
         kvs_page_cache_look(fd, 0, (uint64_t)st.st_size) != KVS_CACHED_ALL)
-        view = kvs_page_cache_view(fd, (uint64_t)st.st_size, KVS_PIECE_SIZE);
+        view = kvs_page_cache_view(fd, (uint64_t)st.st_size);
     if (!look_quickly(examiner, fd, examination_ret)) {
         int r = look_carefully(examiner, fd, examination_ret);
         if (r == -ESTALE) {

@@ -23,15 +23,16 @@ enum kvs_cached {
 /* `fd`: open for reading or writing. len > 0. Reads and moves nothing. */
 enum kvs_cached kvs_page_cache_look(int fd, uint64_t offset, uint64_t len);
 
-/* Which parts of a file were in the cache, before it was read. */
+/* Which pages of a file were in the cache, before it was read. */
 struct kvs_page_cache_view;
 
-/* Looks at each `part` bytes (whole pages) of the first `size`. NULL: not known, or no memory; then
- * nothing can be put back. */
-struct kvs_page_cache_view *kvs_page_cache_view(int fd, uint64_t size, size_t part);
+/* Looks at the first `size` bytes. NULL: that is none, it cannot be known (no mapping), or there is
+ * no memory; then nothing is dropped. (To others than its owner and who may write it the kernel
+ * says that all pages are there.) */
+struct kvs_page_cache_view *kvs_page_cache_view(int fd, uint64_t size);
 
-/* Drops from the cache what was read into it since: the parts of which nothing was there before.
- * Frees the view, which may be NULL. */
+/* Drops from the cache the pages that were not there before. Dirty ones stay. Frees the view, which
+ * may be NULL. */
 void kvs_page_cache_restore(int fd, struct kvs_page_cache_view *view);
 
 #endif

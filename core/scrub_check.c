@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "core/lease.h"
-#include "core/residency.h"
+#include "core/page_cache.h"
 #include "core/util.h"
 
 /* Reads from the device, moves no access time, waits for nobody and follows no link, as far as each
@@ -102,15 +102,14 @@ static int verify(struct kvs_scrub_block *block, struct kvs_reading *reading,
                   const struct kvs_snapshot *before, struct kvs_verification *found,
                   const struct kvs_scrub_host *host)
 {
-    struct kvs_residency residency = {0};
+    struct kvs_page_cache_view *view = NULL;
     bool is_direct = (fcntl(block->fd, F_GETFL) & O_DIRECT) != 0;
     int r = 0;
 
     if (!is_direct)
-        kvs_residency_note(&residency, block->fd, (uint64_t)before->stat.st_size);
+        view = kvs_page_cache_view(block->fd, (uint64_t)before->stat.st_size);
     r = kvs_verify(block->fd, reading, found);
-    if (!is_direct)
-        kvs_residency_restore(&residency, block->fd);
+    kvs_page_cache_restore(block->fd, view);
     if (r == -ECANCELED)
         return r;
     block->verification = found;

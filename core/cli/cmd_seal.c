@@ -43,12 +43,8 @@ static void count_sealed(struct run *run, const struct kvs_cli_block *block, uin
 /* Without leaving it in the page cache. */
 static int seal(const struct kvs_cli_block *block, uint32_t *crc_ret)
 {
-    struct kvs_page_cache_view *view = NULL;
-    int r = 0;
-
-    if (block->size > 0)
-        view = kvs_page_cache_view(block->fd, block->size, KVS_PIECE_SIZE);
-    r = kvs_seal_beside(block->fd, block->examiner->memory, KVS_EXAMINER_MEMORY, crc_ret);
+    struct kvs_page_cache_view *view = kvs_page_cache_view(block->fd, block->size);
+    int r = kvs_seal_beside(block->fd, block->examiner->memory, KVS_EXAMINER_MEMORY, crc_ret);
     kvs_page_cache_restore(block->fd, view);
     return r;
 }

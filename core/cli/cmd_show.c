@@ -195,18 +195,14 @@ static void print_json(const struct view *view)
 /* The sum of a block that no verdict needed reading for. */
 static int sum(struct view *view, struct kvs_examiner *examiner)
 {
-    struct kvs_page_cache_view *cached = NULL;
-    int r = 0;
-
     if (view->examination.finding == KVS_FOUND_INTACT ||
         view->examination.finding == KVS_FOUND_TRANSIENT ||
         view->examination.finding == KVS_FOUND_CORRUPT) {
         view->computed = view->examination.verification.computed;
         return 0;
     }
-    if (view->st.st_size > 0)
-        cached = kvs_page_cache_view(view->fd, (uint64_t)view->st.st_size, KVS_PIECE_SIZE);
-    r = kvs_sum_whole(view->fd, examiner->memory, KVS_EXAMINER_MEMORY, &view->computed);
+    struct kvs_page_cache_view *cached = kvs_page_cache_view(view->fd, (uint64_t)view->st.st_size);
+    int r = kvs_sum_whole(view->fd, examiner->memory, KVS_EXAMINER_MEMORY, &view->computed);
     kvs_page_cache_restore(view->fd, cached);
     return r;
 }
