@@ -8,13 +8,13 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "core/log.h"
 #include "core/record.h"
 #include "core/state_dir.h"
+#include "core/temporary.h"
 #include "core/util.h"
 
 /*
@@ -24,9 +24,6 @@
  * name, it was stored last and stays, and the one in our hands is removed: exactly what the third
  * one's rename would have done to it, had we not been there.
  */
-
-#define ASIDE_PREFIX ".kvseal-"
-#define ASIDE_DIGITS 16
 
 #define NAME_SIZE   256
 #define NAME_TRIES  16
@@ -96,17 +93,15 @@ static int move_inode(const struct place *from, const struct place *to, dev_t de
 
 int kvs_corrupt_remove(int dir_fd, const char *name, dev_t dev, ino_t ino)
 {
-    char aside_name[sizeof(ASIDE_PREFIX) + ASIDE_DIGITS];
+    char aside_name[KVS_TEMPORARY_SIZE];
     const struct place original = {dir_fd, name};
     const struct place aside = {dir_fd, aside_name};
     int r = -EEXIST;
 
     for (int i = 0; r == -EEXIST && i < NAME_TRIES; i++) {
-        uint64_t random = 0;
-
-        if (getrandom(&random, sizeof(random), 0) < 0)
-            return -errno;
-        snprintf(aside_name, sizeof(aside_name), ASIDE_PREFIX "%016" PRIx64, random);
+        r = kvs_temporary_make(aside_name, KVS_ASIDE_PREFIX);
+        if (r < 0)
+            return r;
         r = move_inode(&original, &aside, dev, ino);
     }
     if (r == 0 && unlinkat(dir_fd, aside_name, 0) < 0) {
@@ -118,11 +113,7 @@ int kvs_corrupt_remove(int dir_fd, const char *name, dev_t dev, ino_t ino)
 
 bool kvs_corrupt_is_aside(const char *name)
 {
-    static const size_t prefix_len = sizeof(ASIDE_PREFIX) - 1;
-
-    return strncmp(name, ASIDE_PREFIX, prefix_len) == 0 &&
-           strspn(name + prefix_len, "0123456789abcdef") == ASIDE_DIGITS &&
-           name[prefix_len + ASIDE_DIGITS] == '\0';
+    return kvs_temporary_is(name, KVS_ASIDE_PREFIX);
 }
 
 int kvs_corrupt_sweep(int dir_fd, const char *name)

@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <sys/random.h>
 #include <sys/xattr.h>
 
+#include "core/temporary.h"
 #include "core/util.h"
 
 void kvs_record_encode(uint32_t crc, uint8_t bytes_ret[KVS_RECORD_SIZE])
@@ -77,15 +75,14 @@ int kvs_record_remove(int fd)
 /* A file that is gone when it is closed, or -errno. */
 static int open_probe_file(int dir_fd)
 {
-    char name[sizeof(".kvseal-probe-") + 16];
-    uint64_t random = 0;
+    char name[KVS_TEMPORARY_SIZE];
     int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
     if (fd >= 0)
         return fd;
-    if (getrandom(&random, sizeof(random), 0) < 0)
-        return -errno;
-    snprintf(name, sizeof(name), ".kvseal-probe-%016" PRIx64, random);
+    int r = kvs_temporary_make(name, KVS_PROBE_PREFIX);
+    if (r < 0)
+        return r;
     fd = openat(dir_fd, name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;

@@ -12,10 +12,8 @@
 #include <string.h>
 
 #include "core/corrupt.h"
+#include "core/temporary.h"
 #include "core/util.h"
-
-#define TEMPORARY_PREFIX ".kvseal-"
-#define HEX_DIGITS       "0123456789abcdef"
 
 /* The names of a directory: one after the other in `text`, each behind a byte of its d_type. */
 struct names {
@@ -170,17 +168,6 @@ int kvs_walk_compare(const char *a, const char *b)
     return (*a != '\0') - (*b != '\0');
 }
 
-bool kvs_walk_is_temporary(const char *name)
-{
-    const char *rest = name + strlen(TEMPORARY_PREFIX);
-
-    if (strncmp(name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX)) != 0)
-        return false;
-    if (strncmp(rest, "probe-", strlen("probe-")) == 0)
-        rest += strlen("probe-");
-    return strlen(rest) == 16 && strspn(rest, HEX_DIGITS) == 16;
-}
-
 /* ---- the walk ---- */
 
 static struct level *top(struct walker *walker)
@@ -310,11 +297,16 @@ static int enter(struct walker *walker, const char *name)
     return r < 0 ? report_failure(walker, r) : push(walker, fd);
 }
 
+static bool is_temporary(const char *name)
+{
+    return kvs_temporary_is(name, KVS_ASIDE_PREFIX) || kvs_temporary_is(name, KVS_PROBE_PREFIX);
+}
+
 static enum kvs_walk_kind kind_of(const char *name, mode_t mode)
 {
     if (!S_ISREG(mode))
         return KVS_WALK_OTHER;
-    return kvs_walk_is_temporary(name) ? KVS_WALK_TEMPORARY : KVS_WALK_FILE;
+    return is_temporary(name) ? KVS_WALK_TEMPORARY : KVS_WALK_FILE;
 }
 
 /* Is the path the cursor itself? A directory never is: what is in it comes after it. */

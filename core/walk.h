@@ -21,7 +21,7 @@
 enum kvs_walk_kind {
     KVS_WALK_FILE,      /* a regular file */
     KVS_WALK_TEMPORARY, /* a regular file with a name that kvseal gives for a moment
-                           (kvs_walk_is_temporary) */
+                           (core/temporary.h) */
     KVS_WALK_OTHER,     /* symbolic link, FIFO, socket, device */
     KVS_WALK_MOUNT,     /* another mount begins here; not entered */
     KVS_WALK_GONE,      /* listed, and gone or replaced when it was looked at */
@@ -52,8 +52,5 @@ int kvs_walk(int root_fd, const struct kvs_walk *walk);
 /* Which of two paths of a walk comes first: < 0, 0 (the same), > 0. Paths are compared by
  * component, so a directory's content stands before its longer-named neighbours ("a/z" < "a-b"). */
 int kvs_walk_compare(const char *a, const char *b);
-
-/* ".kvseal-" with 16 hexadecimal digits (core/corrupt.c) or ".kvseal-probe-..." (core/record.c). */
-bool kvs_walk_is_temporary(const char *name);
 
 #endif
