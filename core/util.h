@@ -33,8 +33,20 @@ static inline int kvs_steal_fd(int *fd)
     return stolen;
 }
 
-#define KVS_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define KVS_MAX(a, b) ((a) > (b) ? (a) : (b))
+/* The smaller and the larger of two values; each argument is looked at once. The variables have
+ * names of their own, so that one can stand in another; what never runs is for the compiler, which
+ * warns of mixed signs there. */
+#define KVS_MIN(a, b)           KVS_PICK(a, <, b, __COUNTER__)
+#define KVS_MAX(a, b)           KVS_PICK(a, >, b, __COUNTER__)
+#define KVS_PICK(a, than, b, n) KVS_PICK_N(a, than, b, n)
+#define KVS_PICK_N(a, than, b, n)                                                                  \
+    ({                                                                                             \
+        __typeof__(1 ? (a) : (b)) kvs_a##n = (a);                                                  \
+        __typeof__(1 ? (a) : (b)) kvs_b##n = (b);                                                  \
+        if (0)                                                                                     \
+            (void)((a)than(b));                                                                    \
+        kvs_a##n than kvs_b##n ? kvs_a##n : kvs_b##n;                                              \
+    })
 
 #define KVS_ALIGN_DOWN(value, unit) ((value) / (unit) * (unit))
 #define KVS_ALIGN_UP(value, unit)   KVS_ALIGN_DOWN((value) + (unit)-1, unit)
