@@ -9,6 +9,19 @@
 #include "core/page_cache.h"
 #include "core/util.h"
 
+const char *kvs_scrub_word(enum kvs_scrub_outcome outcome)
+{
+    static const char *const words[KVS_SCRUB_OUTCOMES] = {
+        [KVS_SCRUB_INTACT] = "intact",     [KVS_SCRUB_UNSEALED] = "unsealed",
+        [KVS_SCRUB_CORRUPT] = "corrupt",   [KVS_SCRUB_TRANSIENT] = "transient",
+        [KVS_SCRUB_UNSTABLE] = "unstable", [KVS_SCRUB_ERROR] = "error",
+        [KVS_SCRUB_FRESH] = "fresh",       [KVS_SCRUB_BUSY] = "busy",
+        [KVS_SCRUB_GONE] = "gone",
+    };
+
+    return words[outcome];
+}
+
 /* Reads from the device, moves no access time, waits for nobody and follows no link, as far as each
  * of these can be had. */
 static int open_block(int dir_fd, const char *name)

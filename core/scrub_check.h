@@ -6,6 +6,9 @@
 
 #include "core/scrub.h"
 
+/* One word for what came of a block, as it is printed, in JSON and in metrics: "intact" ... */
+const char *kvs_scrub_word(enum kvs_scrub_outcome outcome);
+
 /* Opens `block`->name, verifies it, and treats it (host->treat) when it is corrupt; then
  * host->report. `reading` has memory for a piece, and its before_piece keeps the pace.
  * block->outcome and the rest are set, the descriptor is closed again. 0; or what before_piece

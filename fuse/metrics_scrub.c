@@ -2,20 +2,14 @@
 // Gives the scrubber's progress as metrics.
 #include "fuse/metrics_scrub.h"
 
+#include "core/scrub_check.h"
 #include "fuse/scrubber.h"
-
-static const char *const outcome_words[KVS_SCRUB_OUTCOMES] = {
-    [KVS_SCRUB_INTACT] = "intact",     [KVS_SCRUB_UNSEALED] = "unsealed",
-    [KVS_SCRUB_CORRUPT] = "corrupt",   [KVS_SCRUB_TRANSIENT] = "transient",
-    [KVS_SCRUB_UNSTABLE] = "unstable", [KVS_SCRUB_ERROR] = "error",
-    [KVS_SCRUB_FRESH] = "fresh",       [KVS_SCRUB_BUSY] = "busy",
-    [KVS_SCRUB_GONE] = "gone",
-};
 
 static void give_blocks(struct kvs_metric_writer *writer, const struct kvs_scrub_progress *progress)
 {
     for (int outcome = 0; outcome < KVS_SCRUB_OUTCOMES; outcome++) {
-        const struct kvs_label labels[KVS_LABELS_MAX] = {{"result", outcome_words[outcome]}};
+        const struct kvs_label labels[KVS_LABELS_MAX] = {
+            {"result", kvs_scrub_word((enum kvs_scrub_outcome)outcome)}};
         kvs_metric_count(writer, labels, progress->blocks[outcome]);
     }
 }

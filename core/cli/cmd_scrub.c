@@ -32,14 +32,6 @@ struct run {
     bool is_corrupt_found, is_incomplete;
 };
 
-static const char *const outcome_words[KVS_SCRUB_OUTCOMES] = {
-    [KVS_SCRUB_INTACT] = "intact",     [KVS_SCRUB_UNSEALED] = "unsealed",
-    [KVS_SCRUB_CORRUPT] = "corrupt",   [KVS_SCRUB_TRANSIENT] = "transient",
-    [KVS_SCRUB_UNSTABLE] = "unstable", [KVS_SCRUB_ERROR] = "error",
-    [KVS_SCRUB_FRESH] = "fresh",       [KVS_SCRUB_BUSY] = "busy",
-    [KVS_SCRUB_GONE] = "gone",
-};
-
 static const struct {
     const char *word, *done;
 } treatments[] = {
@@ -77,7 +69,7 @@ static void print_json(const struct run *run, const struct kvs_scrub_block *bloc
     json_t *object = json_object();
 
     kvs_cli_json_set_path(object, "path", block->path);
-    json_object_set_new(object, "verdict", json_string(outcome_words[block->outcome]));
+    json_object_set_new(object, "verdict", json_string(kvs_scrub_word(block->outcome)));
     if (block->outcome == KVS_SCRUB_CORRUPT) {
         json_object_set_new(object, "expected",
                             found->record.kind == KVS_RECORD_SUM
@@ -117,7 +109,7 @@ static void print_line(const struct run *run, const struct kvs_scrub_block *bloc
                 "is checked again first in the next round\n",
                 path);
     else if (block->outcome != KVS_SCRUB_ERROR)
-        printf("%s: %s\n", path, outcome_words[block->outcome]);
+        printf("%s: %s\n", path, kvs_scrub_word(block->outcome));
 }
 
 static void report(void *context, const struct kvs_scrub_block *block)
@@ -162,7 +154,7 @@ static void summarize_json(const struct kvs_scrub_progress *progress, bool is_wh
     json_t *line = json_object();
 
     for (int i = 0; i < KVS_SCRUB_OUTCOMES; i++)
-        json_object_set_new(blocks, outcome_words[i],
+        json_object_set_new(blocks, kvs_scrub_word(i),
                             json_integer((json_int_t)progress->blocks[i]));
     json_object_set_new(summary, "complete", json_boolean(is_whole));
     json_object_set_new(summary, "blocks", blocks);
@@ -191,7 +183,7 @@ static void summarize(const struct kvs_scrub_progress *progress, bool is_whole)
            kvs_format_size(progress->bytes_read, read, sizeof(read)));
     for (int i = 0; i < KVS_SCRUB_OUTCOMES; i++) {
         if (progress->blocks[i] > 0)
-            printf(" %" PRIu64 " %s,", progress->blocks[i], outcome_words[i]);
+            printf(" %" PRIu64 " %s,", progress->blocks[i], kvs_scrub_word(i));
     }
     printf(" %.1f %% of %s verified within %s, oldest %s\n", share,
            kvs_format_size(progress->bytes_total, total, sizeof(total)),
