@@ -14,16 +14,15 @@
 #include "core/sigbus.h"
 #include "core/util.h"
 
-#define HUGE_PAGE ((size_t)2 << 20)
-#define MAPPED    ((size_t)1 << 20) /* summed between two calls of `pace` */
-#define WAIT_MS   50                /* between two calls of `pace` */
+#define MAPPED  ((size_t)1 << 20) /* summed between two calls of `pace` */
+#define WAIT_MS 50                /* between two calls of `pace` */
 
 /* ---- the examiner ---- */
 
 int kvs_examiner_init(struct kvs_examiner *examiner)
 {
     /* Huge pages: a device is given few long pieces instead of many short ones. */
-    examiner->memory = aligned_alloc(HUGE_PAGE, KVS_EXAMINER_MEMORY);
+    examiner->memory = aligned_alloc(KVS_HUGE_PAGE, KVS_EXAMINER_MEMORY);
     if (examiner->memory == NULL)
         return -ENOMEM;
     madvise(examiner->memory, KVS_EXAMINER_MEMORY, MADV_HUGEPAGE);

@@ -18,6 +18,9 @@
 /* Memory, offsets and lengths of direct I/O are multiples of this everywhere in kvseal. */
 #define KVS_IO_ALIGN 4096
 
+/* Memory in pages of this size is few segments to a device. */
+#define KVS_HUGE_PAGE ((size_t)2 << 20)
+
 /* One read request below; also the unit of the per-piece sums. */
 #define KVS_PIECE_SIZE ((size_t)1 << 20)
 

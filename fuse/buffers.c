@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/stats.h"
 #include "core/util.h"
+#include "core/verify.h"
 
 #define SMALL_PAGE    ((size_t)4096)
 #define CACHE_TIME_MS 2000 /* unused for so long: back to the system */

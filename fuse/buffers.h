@@ -53,7 +53,6 @@ void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot);
 
 /* Anonymous memory, aligned to 2 MiB, in huge pages where the kernel gives them and `size` has room
  * for one; munmap() gives it back. NULL: none. */
-#define KVS_HUGE_PAGE ((size_t)2 << 20)
 void *kvs_buffers_map(size_t size);
 
 /* For the workers: counts `size` bytes in or out of the budget. False: no room. */

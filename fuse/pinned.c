@@ -90,21 +90,19 @@ bool kvs_pins_suit(int fd)
     return kvs_page_cache_is_local(fd);
 }
 
-/* What is not in the page cache is read at the first touch of each of these: the kernel reads ahead
- * that much, into pages of that size, where a mapping asks for huge ones. */
-#define HUGE_PAGE ((size_t)2 << 20)
-
 struct sum {
     const struct kvs_pin *pin;
     uint32_t crc;
 };
 
+/* What is not in the page cache is read at the first touch of each huge page: the kernel reads
+ * ahead that much, into pages of that size, where a mapping asks for huge ones. */
 static void sum(void *argument)
 {
     struct sum *sum = argument;
     const struct kvs_pin *pin = sum->pin;
 
-    for (size_t at = 0; at < pin->size; at += HUGE_PAGE)
+    for (size_t at = 0; at < pin->size; at += KVS_HUGE_PAGE)
         (void)*(volatile const char *)(pin->memory + at);
     sum->crc = kvs_crc32c(0, pin->memory, pin->size);
 }

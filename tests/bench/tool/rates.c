@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 #include "core/util.h"
+#include "core/verify.h"
 #include "tests/bench/sums.h"
 
 #define REQUEST      ((size_t)4 << 20)
 #define SLICE        ((size_t)4 << 20)
-#define HUGE_PAGE    ((size_t)2 << 20)
 #define MOST_THREADS 64
 
 struct job {
@@ -51,7 +51,7 @@ static double seconds(void)
 
 static void *huge_memory(size_t size)
 {
-    void *memory = aligned_alloc(HUGE_PAGE, size);
+    void *memory = aligned_alloc(KVS_HUGE_PAGE, size);
 
     if (memory == NULL)
         fail("memory", errno);
