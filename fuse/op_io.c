@@ -14,7 +14,7 @@
 #include "fuse/ops.h"
 #include "fuse/serve.h"
 
-#define APPEND_PATIENCE_S 1
+#define APPEND_PATIENCE_MS 1000
 
 void kvs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                  struct fuse_file_info *fi)
@@ -112,7 +112,7 @@ static ssize_t write_at(struct kvs_fs *fs, struct kvs_handle *handle, const char
  * file underneath. */
 static int find_end(struct kvs_handle *handle, off_t offset, off_t *end_ret)
 {
-    struct timespec until = kvs_clock_deadline(APPEND_PATIENCE_S * 1000);
+    struct timespec until = kvs_clock_deadline(APPEND_PATIENCE_MS);
     struct stat st;
     int error = 0;
 

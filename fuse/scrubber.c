@@ -19,7 +19,7 @@
 #include "fuse/file.h"
 #include "fuse/refuse.h"
 
-#define RETRY_S      60
+#define RETRY_MS     60000
 #define MIN_AGE_PART 100 /* of the window, where that is less than KVS_SCRUB_MIN_AGE */
 #define STACK_SIZE   ((size_t)1 << 20)
 
@@ -230,7 +230,7 @@ static int scrub_rounds(struct kvs_scrub *scrub)
 
 static void wait_to_retry(struct kvs_scrubber *scrubber)
 {
-    struct timespec until = kvs_clock_deadline(RETRY_S * 1000);
+    struct timespec until = kvs_clock_deadline(RETRY_MS);
 
     pthread_mutex_lock(&scrubber->lock);
     while (!scrubber->is_ending &&
