@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC32C: the choice of the code for this CPU, and the arithmetic that joins sums.
+// CRC32C: the choice of the code for this CPU.
 #include "core/crc32c.h"
 
 #include <stdbool.h>
@@ -12,37 +12,10 @@
 
 #include "core/crc32c_lanes.h"
 
-#define POLYNOMIAL 0x82F63B78u
-
 /* The largest piece for ISA-L, which counts in int. */
 #define MAX_PIECE ((size_t)1 << 30)
 
 static bool use_isal, use_lanes;
-
-/* powers[k] is x^(8 * 2^k) mod P, the factor for 2^k bytes. */
-static uint32_t powers[64];
-
-/* a * b mod P. Reflected: bit 31 is x^0. Masks instead of branches, which nobody could predict. */
-static uint32_t multiply(uint32_t a, uint32_t b)
-{
-    uint32_t product = 0;
-
-    for (int bit = 31; bit >= 0; bit--) {
-        product ^= b & -(a >> bit & 1);
-        b = b >> 1 ^ (POLYNOMIAL & -(b & 1));
-    }
-    return product;
-}
-
-/* crc * x^(8 * len) mod P */
-static uint32_t shift_bytes(uint32_t crc, uint64_t len)
-{
-    for (int k = 0; len != 0; k++, len >>= 1) {
-        if (len & 1)
-            crc = multiply(crc, powers[k]);
-    }
-    return crc;
-}
 
 /* Elsewhere ISA-L falls back to one table look-up a byte, which the portable code beats. */
 static bool has_isal_kernel(void)
@@ -73,9 +46,6 @@ __attribute__((constructor)) static void prepare(void)
 {
     use_isal = has_isal_kernel();
     use_lanes = kvs_crc32c_lanes_work() && !has_wide_isal_kernel();
-    powers[0] = 0x80000000u >> 8;
-    for (int k = 1; k < 64; k++)
-        powers[k] = multiply(powers[k - 1], powers[k - 1]);
 }
 
 static uint32_t sum_by_isal(uint32_t crc, const void *data, size_t len)
@@ -101,16 +71,6 @@ uint32_t kvs_crc32c(uint32_t crc, const void *data, size_t len)
 
     return use_isal ? sum_by_isal(crc, rest, len - done)
                     : kvs_crc32c_portable(crc, rest, len - done);
-}
-
-uint32_t kvs_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
-{
-    return shift_bytes(crc_a, len_b) ^ crc_b;
-}
-
-uint32_t kvs_crc32c_zeros(uint64_t len)
-{
-    return ~shift_bytes(~0u, len);
 }
 
 const char *kvs_crc32c_name(void)

@@ -198,6 +198,13 @@ static const char *const ignored_words[] = {
     "X-*",
 };
 
+int kvs_options_replace_text(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value);
+    return *text ? 0 : -ENOMEM;
+}
+
 int kvs_options_parse_seconds(const char *text, double *seconds_ret)
 {
     /* strtod() would also take "nan", "inf", hexadecimal, signs and white space. */

@@ -18,13 +18,6 @@
 
 #define GIB ((uint64_t)1 << 30)
 
-int kvs_options_replace_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value);
-    return *text ? 0 : -ENOMEM;
-}
-
 /* "/dev/fd/4" -> 4; anything else -> -1. */
 static int parse_device_fd(const char *mountpoint)
 {

@@ -183,22 +183,6 @@ enum kvs_cli_status kvs_cli_complain(const char *path, const char *verb, int err
     return KVS_CLI_ERROR;
 }
 
-char *kvs_cli_format_size(uint64_t bytes, char text[KVS_CLI_SIZE_TEXT])
-{
-    static const char units[] = "KMGTPE";
-    double value = (double)bytes / 1024;
-    size_t unit = 0;
-
-    if (bytes < 1024) {
-        snprintf(text, KVS_CLI_SIZE_TEXT, "%u B", (unsigned)bytes);
-        return text;
-    }
-    for (; value >= 1023.95; unit++)
-        value /= 1024;
-    snprintf(text, KVS_CLI_SIZE_TEXT, "%.1f %ciB", value, units[unit]);
-    return text;
-}
-
 enum kvs_cli_status kvs_cli_graver(enum kvs_cli_status a, enum kvs_cli_status b)
 {
     if (a == KVS_CLI_OK || b == KVS_CLI_OK)

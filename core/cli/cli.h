@@ -97,10 +97,6 @@ enum kvs_cli_status kvs_cli_complain(const char *path, const char *verb, int err
 /* What to do about -errno `error`, as the end of such a message. */
 const char *kvs_cli_advice(int error);
 
-/* "512 B", "1.5 GiB". Returns `text`. */
-#define KVS_CLI_SIZE_TEXT 16
-char *kvs_cli_format_size(uint64_t bytes, char text[KVS_CLI_SIZE_TEXT]);
-
 /* The graver of two statuses: KVS_CLI_CORRUPT, then KVS_CLI_ERROR, then KVS_CLI_OK. */
 enum kvs_cli_status kvs_cli_graver(enum kvs_cli_status a, enum kvs_cli_status b);
 

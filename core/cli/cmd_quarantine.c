@@ -119,7 +119,7 @@ static enum kvs_cli_status complain(const char *name, const char *why)
 static enum kvs_cli_status list(const struct run *run)
 {
     uint64_t bytes = 0;
-    char size[16];
+    char size[KVS_FORMAT_SIZE];
 
     for (size_t i = 0; i < run->count; i++) {
         bytes += run->blocks[i].size;

@@ -177,7 +177,7 @@ static void summarize(const struct kvs_scrub_progress *progress, bool is_whole)
     double share = progress->bytes_total > 0
                        ? 100.0 * (double)progress->bytes_verified / (double)progress->bytes_total
                        : 100;
-    char read[16], total[16], window[32], age[32];
+    char read[KVS_FORMAT_SIZE], total[KVS_FORMAT_SIZE], window[32], age[32];
 
     printf("%s: %s read;", is_whole ? "scrubbed" : "stopped",
            kvs_format_size(progress->bytes_read, read, sizeof(read)));

@@ -8,6 +8,7 @@
 #include "core/cli/blocks.h"
 #include "core/cli/cli.h"
 #include "core/cli/progress.h"
+#include "core/format.h"
 #include "core/page_cache.h"
 #include "core/seal_beside.h"
 
@@ -76,7 +77,7 @@ static void seal_block(void *context, const struct kvs_cli_block *block)
 static void print_summary(const struct run *run, const struct kvs_cli_sights *sights)
 {
     uint64_t errors = atomic_load(&run->errors) + sights->errors + sights->refused;
-    char size[KVS_CLI_SIZE_TEXT];
+    char size[KVS_FORMAT_SIZE];
 
     if (run->common.is_json) {
         kvs_cli_json_print(json_pack(
@@ -91,7 +92,8 @@ static void print_summary(const struct run *run, const struct kvs_cli_sights *si
     kvs_cli_output_begin();
     printf("%llu %s, %s; %llu had a record already", atomic_load(&run->sealed),
            run->is_dry ? "would be sealed" : "sealed",
-           kvs_cli_format_size(atomic_load(&run->bytes), size), atomic_load(&run->has_record));
+           kvs_format_size(atomic_load(&run->bytes), size, sizeof(size)),
+           atomic_load(&run->has_record));
     if (atomic_load(&run->busy) > 0)
         printf(", %llu being written", atomic_load(&run->busy));
     if (errors > 0)

@@ -180,9 +180,9 @@ static uint64_t total(const json_t *metrics, const char *name, const char *label
     return sum;
 }
 
-static const char *show_bytes(const json_t *metrics, const char *name, char shown[16])
+static const char *show_bytes(const json_t *metrics, const char *name, char shown[KVS_FORMAT_SIZE])
 {
-    return kvs_format_size(total(metrics, name, NULL, NULL), shown, 16);
+    return kvs_format_size(total(metrics, name, NULL, NULL), shown, KVS_FORMAT_SIZE);
 }
 
 static const char *show_seconds(uint64_t seconds, char shown[32])
@@ -241,7 +241,7 @@ static void show_scrub(const json_t *metrics)
     double all = (double)total(metrics, "kvseal_scrub_total_bytes", NULL, NULL);
     double verified = (double)total(metrics, "kvseal_scrub_verified_bytes", NULL, NULL);
     char window[32], oldest[32];
-    char rate[16];
+    char rate[KVS_FORMAT_SIZE];
 
     if (json_object_get(metrics, "kvseal_scrub_total_bytes") == NULL)
         return;
@@ -257,7 +257,8 @@ static void show_scrub(const json_t *metrics)
 
 static void show_resources(const json_t *metrics)
 {
-    char buffers[16], buffers_most[16], pinned[16], pinned_most[16], resident[16];
+    char buffers[KVS_FORMAT_SIZE], buffers_most[KVS_FORMAT_SIZE], pinned[KVS_FORMAT_SIZE],
+        pinned_most[KVS_FORMAT_SIZE], resident[KVS_FORMAT_SIZE];
 
     printf("memory   buffers %s of %s, pinned %s of %s, resident %s\n",
            show_bytes(metrics, "kvseal_buffer_memory_bytes", buffers),

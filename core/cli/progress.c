@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/cli/cli.h"
+#include "core/format.h"
 #include "core/util.h"
 #include "core/walk.h"
 
@@ -98,16 +98,16 @@ static double seconds_since(const struct timespec *start)
     return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
 }
 
-/* "[######......] 50 % of 1.5 GiB" */
+/* "[######......] 50 % of 1.50 GiB" */
 static void render_bar(char *line, size_t size, double share, uint64_t total)
 {
-    char bar[BAR_WIDTH + 1], total_text[KVS_CLI_SIZE_TEXT];
+    char bar[BAR_WIDTH + 1], total_text[KVS_FORMAT_SIZE];
 
     for (int i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
     bar[BAR_WIDTH] = '\0';
     snprintf(line, size, "[%s] %3.0f %% of %s", bar, 100 * share,
-             kvs_cli_format_size(total, total_text));
+             kvs_format_size(total, total_text, sizeof(total_text)));
 }
 
 static void render(struct kvs_cli_progress *progress, char line[LINE_SIZE])
@@ -116,12 +116,12 @@ static void render(struct kvs_cli_progress *progress, char line[LINE_SIZE])
     uint64_t total = atomic_load(&progress->total);
     bool is_counted = atomic_load(&progress->is_counted);
     double rate = (double)done / KVS_MAX(seconds_since(&progress->start), 0.001);
-    char rate_text[KVS_CLI_SIZE_TEXT], done_text[KVS_CLI_SIZE_TEXT], what[LINE_SIZE / 2];
+    char rate_text[KVS_FORMAT_SIZE], done_text[KVS_FORMAT_SIZE], what[LINE_SIZE / 2];
 
-    kvs_cli_format_size((uint64_t)rate, rate_text);
+    kvs_format_size((uint64_t)rate, rate_text, sizeof(rate_text));
     if (!is_counted || total == 0) {
         snprintf(line, LINE_SIZE, "%s done, %s/s, still counting",
-                 kvs_cli_format_size(done, done_text), rate_text);
+                 kvs_format_size(done, done_text, sizeof(done_text)), rate_text);
         return;
     }
     render_bar(what, sizeof(what), KVS_MIN((double)done / (double)total, 1.0), total);

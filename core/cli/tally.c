@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "core/cli/progress.h"
+#include "core/format.h"
 
 static const struct {
     const char *word, *key;
@@ -83,7 +84,7 @@ void kvs_cli_tally_print(const struct kvs_cli_tally *tally, const struct kvs_cli
                          bool is_json)
 {
     uint64_t blocks = count_all(tally, sights);
-    char size[KVS_CLI_SIZE_TEXT];
+    char size[KVS_FORMAT_SIZE];
     const char *separator = ": ";
 
     if (is_json) {
@@ -92,7 +93,7 @@ void kvs_cli_tally_print(const struct kvs_cli_tally *tally, const struct kvs_cli
     }
     kvs_cli_output_begin();
     printf("%" PRIu64 " block%s, %s read", blocks, blocks == 1 ? "" : "s",
-           kvs_cli_format_size(atomic_load(&tally->bytes), size));
+           kvs_format_size(atomic_load(&tally->bytes), size, sizeof(size)));
     for (int i = 0; i < KVS_FINDINGS; i++)
         print_count(&separator, count(tally, sights, i), findings[i].word);
     separator = "; left out: ";

@@ -22,7 +22,7 @@ const char *kvs_cli_finding_word(enum kvs_finding finding);
 /* Counts the block. Thread-safe. */
 void kvs_cli_tally_add(struct kvs_cli_tally *tally, const struct kvs_examination *examination);
 
-/* Prints one line about all: "2 blocks, 1.0 MiB: 1 intact, 1 corrupt". */
+/* Prints one line about all: "2 blocks, 1.00 MiB read: 1 intact, 1 corrupt". */
 void kvs_cli_tally_print(const struct kvs_cli_tally *tally, const struct kvs_cli_sights *sights,
                          bool is_json);
 
