@@ -2,17 +2,19 @@
 // When each part of a tree was last checked: a line of paths in the order of the walk, cut into
 // stretches.
 //
-// A scrubber goes along the line, round and round, and notes how far it has come. So "when was this
-// block last checked?" needs no mark on the block, which would move its times. Pure: no I/O, the
-// clock is the caller's (CLOCK_REALTIME, seconds). What it says is never better than the truth: a
-// stretch counts as checked when its first block was.
+// A scrubber goes along the line, round and round, and notes how far it has come. What it passes
+// without checking it stays as old as it was. So "when was this block last checked?" needs no mark
+// on the block, which would move its times. Pure: no I/O, the clock is the caller's
+// (CLOCK_REALTIME, seconds). What it says is never better than the truth: a stretch counts as
+// checked when its first block was.
 #ifndef KVSEAL_CORE_COVERAGE_H
 #define KVSEAL_CORE_COVERAGE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVS_STRETCHES 256
+/* A round at an even pace makes 64; each block that is left out cuts one in two. */
+#define KVS_STRETCHES 1024
 
 struct kvs_coverage {
     size_t count;

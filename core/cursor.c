@@ -21,12 +21,14 @@
  *     kvseal-scrub 1
  *     began 1764467096
  *     passes 3
+ *     min_age 30
  *     position ab/cd.bin
  *     tail 1764460000                   what lies behind the last `checked`; 0: never
  *     checked 1764467000 ab/cd.bin      up to this path, at this time
  *     suspect ab/x.bin
  *     crc 1a2b3c4d                      of all lines above
  *     at 5d2f1a77 1764467100 ab/ce.bin  appended: the sum of what follows it
+ *     at 90ab12cd 0 ab/cf.bin           ... 0: passed, but not checked
  *
  * Paths are escaped as in logs.
  */
@@ -42,7 +44,7 @@ static int start_anew(struct kvs_cursor *cursor, int64_t now)
     for (size_t i = 0; i < cursor->suspect_count; i++)
         free(cursor->suspects[i]);
     cursor->suspect_count = 0;
-    cursor->passes = 0;
+    cursor->passes = cursor->min_age = 0;
     cursor->began = now;
     cursor->position = strdup("");
     return cursor->position == NULL ? -ENOMEM : 0;
@@ -104,6 +106,9 @@ static int parse_line(struct kvs_cursor *cursor, char *line)
     } else if ((rest = behind(line, "passes")) != NULL) {
         is_good = parse_count(rest, &number);
         cursor->passes = (uint64_t)number;
+    } else if ((rest = behind(line, "min_age")) != NULL) {
+        is_good = parse_count(rest, &number);
+        cursor->min_age = (uint64_t)number;
     } else if ((rest = behind(line, "tail")) != NULL) {
         is_good = parse_count(rest, &cursor->coverage.tail_since);
     } else if ((rest = behind(line, "position")) != NULL) {
@@ -148,6 +153,22 @@ static bool parse_sum(const char *text, uint32_t *sum_ret)
     return strspn(digits, "0123456789abcdef") == 8;
 }
 
+/* Moves the position ("": the end was reached); what lies between was checked then, 0: was not. */
+static int move(struct kvs_cursor *cursor, const char *position, int64_t time)
+{
+    char *copy = strdup(position);
+    int r = 0;
+
+    if (copy == NULL)
+        return -ENOMEM;
+    if (time != 0)
+        r = kvs_coverage_advance(&cursor->coverage, cursor->position,
+                                 *position != '\0' ? position : NULL, time, cursor->grain);
+    free(cursor->position);
+    cursor->position = copy;
+    return r;
+}
+
 /* The appended lines, as far as they are whole: the rest was being written at the end. */
 static int replay(struct kvs_cursor *cursor, char *text)
 {
@@ -167,11 +188,7 @@ static int replay(struct kvs_cursor *cursor, char *text)
             kvs_crc32c(0, sum + 9, strlen(sum + 9)) != crc ||
             !parse_time_and_path(sum + 9, &time, &path))
             return 0;
-        r = kvs_coverage_advance(&cursor->coverage, cursor->position, *path ? path : NULL, time,
-                                 cursor->grain);
-        free(cursor->position);
-        cursor->position = strdup(path);
-        r = cursor->position == NULL ? -ENOMEM : r;
+        r = move(cursor, path, time);
     }
     return r;
 }
@@ -368,17 +385,14 @@ static int append_position(const struct kvs_cursor *cursor, int64_t now)
 
 int kvs_cursor_advance(struct kvs_cursor *cursor, const char *position, int64_t now)
 {
-    char *copy = strdup(position != NULL ? position : "");
-    int r = 0;
+    int r = move(cursor, position != NULL ? position : "", now);
 
-    if (copy == NULL)
-        return -ENOMEM;
-    r = kvs_coverage_advance(&cursor->coverage, cursor->position, position, now, cursor->grain);
-    free(cursor->position);
-    cursor->position = copy;
-    if (r == 0 && cursor->file_fd >= 0)
-        r = append_position(cursor, now);
-    return r;
+    return r == 0 && cursor->file_fd >= 0 ? append_position(cursor, now) : r;
+}
+
+int kvs_cursor_skip(struct kvs_cursor *cursor, const char *position)
+{
+    return kvs_cursor_advance(cursor, position, 0);
 }
 
 /* ---- writing ---- */
@@ -407,8 +421,10 @@ static char *make_snapshot(const struct kvs_cursor *cursor, size_t *len_ret)
 
     if (stream == NULL)
         return NULL;
-    fprintf(stream, FIRST_LINE "began %" PRId64 "\npasses %" PRIu64 "\ntail %" PRId64 "\n",
-            cursor->began, cursor->passes, coverage->tail_since);
+    fprintf(stream,
+            FIRST_LINE "began %" PRId64 "\npasses %" PRIu64 "\nmin_age %" PRIu64 "\ntail %" PRId64
+                       "\n",
+            cursor->began, cursor->passes, cursor->min_age, coverage->tail_since);
     print_path(stream, "position", -1, cursor->position, &is_whole);
     for (size_t i = 0; i < coverage->count; i++)
         print_path(stream, "checked", coverage->stretches[i].since, coverage->stretches[i].end,

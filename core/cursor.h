@@ -3,7 +3,7 @@
 // when.
 //
 // One file a shard, `.kvseal/scrub-I-of-N` in the source: a snapshot that ends with its own CRC32C,
-// and behind it one line for each block that was checked since, appended with one write(2) and no
+// and behind it one line for each block that was looked at since, appended with one write(2) and no
 // fsync. A snapshot replaces the file atomically. So a kill at any point loses nothing but the
 // block that was being checked, and a power cut what was appended since the last snapshot. A lock
 // file beside it keeps a second scrubber of the shard out, on other nodes too where the file system
@@ -20,10 +20,11 @@
 #define KVS_OWNER_SIZE 128
 
 struct kvs_cursor {
-    char *position; /* the last path that was checked; "": at the start */
+    char *position; /* the last path that was looked at; "": at the start */
     int64_t began;  /* the first run, CLOCK_REALTIME seconds */
     uint64_t passes;
-    int64_t grain; /* of the coverage, seconds */
+    uint64_t min_age; /* seconds: what was younger when its turn came may not have been checked */
+    int64_t grain;    /* of the coverage, seconds */
     struct kvs_coverage coverage;
     size_t suspect_count;
     char *suspects[KVS_SUSPECTS]; /* paths to be looked at again */
@@ -54,6 +55,9 @@ int kvs_cursor_open_nowhere(struct kvs_cursor *cursor, int64_t now, int64_t grai
 /* All up to `position` was checked (NULL: the end was reached, and the position is the start
  * again). Appended to the file. 0 or -errno: of memory, or of the file, which then lags behind. */
 int kvs_cursor_advance(struct kvs_cursor *cursor, const char *position, int64_t now);
+
+/* The same where not all of it was: what lies between stays as old as it was. */
+int kvs_cursor_skip(struct kvs_cursor *cursor, const char *position);
 
 /* Adds a path unless it is there or there is no room; and takes one out. In memory until the next
  * snapshot. 0 or -ENOMEM. */

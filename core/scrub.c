@@ -4,8 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,57 +11,21 @@
 
 #include "core/beneath.h"
 #include "core/clock.h"
-#include "core/crc32c.h"
 #include "core/log.h"
-#include "core/pace.h"
 #include "core/scrub_check.h"
+#include "core/scrub_internal.h"
 #include "core/util.h"
-#include "core/walk.h"
 
-#define SECOND        UINT64_C(1000000000) /* in nanoseconds */
-#define SAVE_AFTER    (30 * SECOND)        /* how much of a round a power cut may cost */
-#define LONGEST_NAP   (60 * SECOND)        /* then the rate is looked at again */
+#define SECOND        KVS_SCRUB_SECOND
+#define SAVE_AFTER    (30 * SECOND) /* how much of a round a power cut may cost */
+#define LONGEST_NAP   (60 * SECOND) /* then the rate is looked at again */
 #define LEAST_ROUND   (60 * SECOND)
-#define GRAINS        64 /* stretches of the coverage in a window */
-#define LOOKS_AT_ONCE 64 /* names, between two rests */
 #define REST_PER_WORK 31 /* under load: works 1/32 of the time */
 #define LONGEST_REST  (5 * SECOND)
-#define MARGIN_PERCENT                                                                             \
-    90                   /* of the window is planned for, the rest is for what comes in between    \
-                          */
 #define MOST_CATCH_UP 16 /* times the rate that would have done from the start */
 
-struct kvs_scrub {
-    int source_fd;
-    int stop_fd; /* an eventfd */
-    struct kvs_scrub_options options;
-    struct kvs_scrub_host host;
-    uint64_t window;
-    struct kvs_cursor cursor;
-    struct kvs_pace pace;
-    void *memory;
-
-    /* This round. */
-    char *start; /* where the cursor was */
-    bool has_wrapped;
-    uint64_t round_began, deadline; /* CLOCK_MONOTONIC nanoseconds, as are all that follow */
-    uint64_t counted_at, saved_at, resumed_at;
-    unsigned looks;
-    bool is_cursor_lost; /* said already */
-
-    pthread_mutex_t lock; /* protects all that follows; changed by the scrubber's thread alone */
-    struct kvs_scrub_progress progress;
-    struct {
-        uint64_t passed, unsealed; /* bytes */
-    } this_round, last_round;
-    int64_t oldest;   /* as of the last census */
-    uint64_t checked; /* bytes within the window, then, and what was added since */
-};
-
-static uint64_t census_interval(const struct kvs_scrub *scrub)
-{
-    return KVS_MAX(scrub->window / GRAINS, 1) * SECOND;
-}
+/* Of the window is planned for; the rest is for what comes in between. */
+#define MARGIN_PERCENT 90
 
 /* ---- the pace ---- */
 
@@ -111,12 +73,10 @@ static int give_way(struct kvs_scrub *scrub, uint64_t worked, uint64_t rested)
     return rest(scrub, due - rested);
 }
 
-static int take_census_when_due(struct kvs_scrub *scrub);
-
 /* The tree may grow while it waits: a rate that was right for an empty one would last for ever. */
 static int wait_for_turn(struct kvs_scrub *scrub)
 {
-    uint64_t nap = KVS_MIN(LONGEST_NAP, census_interval(scrub));
+    uint64_t nap = KVS_MIN(LONGEST_NAP, kvs_scrub_census_interval(scrub));
     uint64_t wait = 0;
     int r = 0;
 
@@ -124,14 +84,13 @@ static int wait_for_turn(struct kvs_scrub *scrub)
     while (r == 0 && (wait = kvs_pace_wait(&scrub->pace, kvs_clock_ns())) > 0) {
         r = rest(scrub, KVS_MIN(wait, nap));
         if (r == 0 && scrub->options.within > 0)
-            r = take_census_when_due(scrub);
+            r = kvs_scrub_count_when_due(scrub);
         derive_rate(scrub, kvs_clock_ns());
     }
     return r;
 }
 
-/* Called before each read of `len` bytes (0: before names are looked at). */
-static int keep_pace(void *context, size_t len)
+int kvs_scrub_keep_pace(void *context, size_t len)
 {
     struct kvs_scrub *scrub = context;
     uint64_t began = kvs_clock_ns();
@@ -145,91 +104,6 @@ static int keep_pace(void *context, size_t len)
     pthread_mutex_unlock(&scrub->lock);
     scrub->resumed_at = kvs_clock_ns();
     return r;
-}
-
-/* ---- the census ---- */
-
-static bool is_ours(const struct kvs_scrub *scrub, const char *path)
-{
-    return kvs_crc32c(0, path, strlen(path)) % scrub->options.shards == scrub->options.shard - 1;
-}
-
-/* Whether this round has still to come to it. */
-static bool is_ahead(const struct kvs_scrub *scrub, const char *path)
-{
-    bool is_behind_start = kvs_walk_compare(path, scrub->start) > 0;
-    bool is_behind_cursor = kvs_walk_compare(path, scrub->cursor.position) > 0;
-
-    return scrub->has_wrapped ? is_behind_cursor && !is_behind_start
-                              : is_behind_cursor || !is_behind_start;
-}
-
-/* When the block was checked as it is now; 0: not since it was stored, or renamed. */
-static int64_t checked_at(const struct kvs_scrub *scrub, const char *path, const struct stat *st)
-{
-    int64_t when = kvs_coverage_when(&scrub->cursor.coverage, path);
-
-    return st->st_ctim.tv_sec < when ? when : 0;
-}
-
-static bool is_within_window(const struct kvs_scrub *scrub, int64_t when)
-{
-    return when != 0 && (int64_t)time(NULL) - when <= (int64_t)scrub->window;
-}
-
-/* What a walk finds that only looks. */
-struct census {
-    struct kvs_scrub *scrub;
-    uint64_t total, checked, ahead; /* bytes */
-    int64_t oldest; /* since when the one that waits longest has been waiting; CLOCK_REALTIME */
-    unsigned looks;
-};
-
-static int count_block(void *context, const struct kvs_walk_entry *entry)
-{
-    struct census *census = context;
-    struct kvs_scrub *scrub = census->scrub;
-    int64_t when = 0;
-    uint64_t size = 0;
-
-    if (++census->looks % LOOKS_AT_ONCE == 0 && keep_pace(scrub, 0) < 0)
-        return -ECANCELED;
-    if (entry->kind != KVS_WALK_FILE || !is_ours(scrub, entry->path))
-        return 0;
-    size = (uint64_t)entry->stat->st_size;
-    when = checked_at(scrub, entry->path, entry->stat);
-    census->total += size;
-    if (is_within_window(scrub, when))
-        census->checked += size;
-    if (is_ahead(scrub, entry->path))
-        census->ahead += size;
-    if (when == 0)
-        when = KVS_MAX(entry->stat->st_ctim.tv_sec, scrub->cursor.began);
-    census->oldest = KVS_MIN(census->oldest, when);
-    return 0;
-}
-
-static int take_census(struct kvs_scrub *scrub)
-{
-    struct census census = {.scrub = scrub, .oldest = INT64_MAX};
-    const struct kvs_walk walk = {.visit = count_block, .context = &census};
-    int r = kvs_walk(scrub->source_fd, &walk);
-
-    if (r < 0)
-        return r;
-    scrub->counted_at = kvs_clock_ns();
-    pthread_mutex_lock(&scrub->lock);
-    scrub->oldest = census.oldest;
-    scrub->checked = census.checked;
-    scrub->progress.bytes_total = census.total;
-    scrub->progress.pass_ahead = census.ahead;
-    pthread_mutex_unlock(&scrub->lock);
-    return 0;
-}
-
-static int take_census_when_due(struct kvs_scrub *scrub)
-{
-    return kvs_clock_ns() - scrub->counted_at < census_interval(scrub) ? 0 : take_census(scrub);
 }
 
 /* ---- one block ---- */
@@ -270,7 +144,7 @@ static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
     struct kvs_reading reading = {
         .memory = scrub->memory,
         .capacity = KVS_PIECE_SIZE,
-        .before_piece = keep_pace,
+        .before_piece = kvs_scrub_keep_pace,
         .context = scrub,
     };
     size_t suspects = scrub->cursor.suspect_count;
@@ -288,28 +162,13 @@ static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
     return r;
 }
 
-static void note_passed(struct kvs_scrub *scrub, const char *path, const struct stat *st,
-                        enum kvs_scrub_outcome outcome)
+/* Moves the position. What lies between was checked at `began` or later, unless there is a gap. */
+static int advance(struct kvs_scrub *scrub, const char *path, int64_t began, bool is_gap)
 {
-    struct kvs_scrub_progress *progress = &scrub->progress;
-    uint64_t size = (uint64_t)st->st_size;
-    bool is_new = !is_within_window(scrub, checked_at(scrub, path, st));
+    int r = is_gap || scrub->is_behind_gap ? kvs_cursor_skip(&scrub->cursor, path)
+                                           : kvs_cursor_advance(&scrub->cursor, path, began);
 
-    pthread_mutex_lock(&scrub->lock);
-    scrub->checked += is_new ? size : 0;
-    scrub->this_round.passed += size;
-    scrub->this_round.unsealed += outcome == KVS_SCRUB_UNSEALED ? size : 0;
-    progress->pass_bytes += size;
-    progress->pass_ahead -= KVS_MIN(progress->pass_ahead, size);
-    progress->bytes_total = KVS_MAX(progress->bytes_total, progress->pass_bytes);
-    kvs_log_escape(path, progress->position, sizeof(progress->position));
-    pthread_mutex_unlock(&scrub->lock);
-}
-
-static int advance(struct kvs_scrub *scrub, const char *path)
-{
-    int r = kvs_cursor_advance(&scrub->cursor, path, time(NULL));
-
+    scrub->is_behind_gap = false;
     if (r == -ENOMEM)
         return r;
     note_cursor_error(scrub, r);
@@ -338,16 +197,19 @@ static int check_next(struct kvs_scrub *scrub, const struct kvs_walk_entry *entr
 {
     struct kvs_scrub_block block = {
         .dir_fd = entry->dir_fd, .name = entry->name, .path = entry->path};
-    int r = take_census_when_due(scrub);
+    int64_t began = 0;
+    int r = kvs_scrub_count_when_due(scrub);
 
+    began = time(NULL); /* what is stored from here on is not what is checked */
     if (r == 0)
         r = check_block(scrub, &block);
     if (r == 0 && scrub->options.within > 0 && is_unread(block.outcome))
         r = pass_unread(scrub, (uint64_t)entry->stat->st_size);
     if (r < 0)
         return r;
-    note_passed(scrub, entry->path, entry->stat, block.outcome);
-    return advance(scrub, entry->path);
+    kvs_scrub_note_passed(scrub, entry->path, entry->stat, block.outcome);
+    return advance(scrub, entry->path, began,
+                   kvs_scrub_is_gap(scrub, entry->stat, block.outcome, began));
 }
 
 /* What cannot be looked at or entered. */
@@ -362,6 +224,7 @@ static void report_error(struct kvs_scrub *scrub, const struct kvs_walk_entry *e
         .error = entry->error,
     };
 
+    scrub->is_behind_gap = true;
     count_outcome(scrub, KVS_SCRUB_ERROR);
     if (scrub->host.report != NULL)
         scrub->host.report(scrub->host.context, &block);
@@ -384,11 +247,11 @@ static int visit(void *context, const struct kvs_walk_entry *entry)
 
     if (scrub->has_wrapped && kvs_walk_compare(entry->path, scrub->start) > 0)
         return ROUND_IS_OVER;
-    if (++scrub->looks % LOOKS_AT_ONCE == 0 && keep_pace(scrub, 0) < 0)
+    if (++scrub->looks % KVS_SCRUB_LOOKS_AT_ONCE == 0 && kvs_scrub_keep_pace(scrub, 0) < 0)
         return -ECANCELED;
     if (entry->kind == KVS_WALK_ERROR)
         report_error(scrub, entry);
-    if (!is_ours(scrub, entry->path))
+    if (!kvs_scrub_is_ours(scrub, entry->path))
         return 0;
     if (entry->kind == KVS_WALK_TEMPORARY && scrub->options.sweeps)
         sweep(scrub, entry);
@@ -436,6 +299,8 @@ static int begin_round(struct kvs_scrub *scrub)
     if (scrub->start == NULL)
         return -ENOMEM;
     scrub->has_wrapped = false;
+    scrub->is_behind_gap = false;
+    scrub->cursor.min_age = KVS_MAX(scrub->cursor.min_age, scrub->options.min_age);
     scrub->round_began = scrub->resumed_at = kvs_clock_ns();
     scrub->deadline = scrub->round_began + scrub->options.within * SECOND / 100 * MARGIN_PERCENT;
     pthread_mutex_lock(&scrub->lock);
@@ -445,7 +310,7 @@ static int begin_round(struct kvs_scrub *scrub)
     scrub->progress.pass_bytes = 0;
     pthread_mutex_unlock(&scrub->lock);
     save_cursor(scrub);
-    return take_census(scrub);
+    return kvs_scrub_count(scrub);
 }
 
 static int walk_tree(struct kvs_scrub *scrub, const char *after)
@@ -462,7 +327,7 @@ static int go_round(struct kvs_scrub *scrub)
 
     if (r < 0)
         return r;
-    r = advance(scrub, NULL);
+    r = advance(scrub, NULL, time(NULL), false);
     if (r < 0 || *scrub->start == '\0')
         return r;
     scrub->has_wrapped = true;
@@ -481,6 +346,7 @@ int kvs_scrub_pass(struct kvs_scrub *scrub)
     if (r == 0) {
         pthread_mutex_lock(&scrub->lock);
         scrub->progress.passes = ++scrub->cursor.passes;
+        scrub->cursor.min_age = scrub->options.min_age;
         scrub->progress.pass_ahead = 0;
         pthread_mutex_unlock(&scrub->lock);
     }
@@ -501,7 +367,7 @@ int kvs_scrub_rest(struct kvs_scrub *scrub)
 static int open_cursor(struct kvs_scrub *scrub, enum kvs_cursor_state *state_ret,
                        char owner_ret[KVS_OWNER_SIZE])
 {
-    int64_t grain = (int64_t)KVS_MAX(scrub->window / GRAINS, 1);
+    int64_t grain = (int64_t)KVS_MAX(scrub->window / KVS_SCRUB_GRAINS, 1);
 
     *state_ret = KVS_CURSOR_NEW;
     owner_ret[0] = '\0';
@@ -552,29 +418,6 @@ int kvs_scrub_open(int source_fd, const struct kvs_scrub_options *options,
 void kvs_scrub_stop(struct kvs_scrub *scrub)
 {
     eventfd_write(scrub->stop_fd, 1);
-}
-
-/* What has no record was passed but not verified: as much of it as there was in the last rounds. */
-static void report_coverage(const struct kvs_scrub *scrub, struct kvs_scrub_progress *progress)
-{
-    uint64_t passed = scrub->this_round.passed + scrub->last_round.passed;
-    uint64_t unsealed = scrub->this_round.unsealed + scrub->last_round.unsealed;
-    double share = passed > 0 ? (double)unsealed / (double)passed : 0;
-    uint64_t checked = KVS_MIN(scrub->checked, progress->bytes_total);
-
-    progress->bytes_unsealed = (uint64_t)(share * (double)progress->bytes_total);
-    progress->bytes_verified = (uint64_t)((1 - share) * (double)checked);
-}
-
-void kvs_scrub_progress(struct kvs_scrub *scrub, struct kvs_scrub_progress *progress_ret)
-{
-    int64_t now = time(NULL);
-
-    pthread_mutex_lock(&scrub->lock);
-    *progress_ret = scrub->progress;
-    progress_ret->oldest_age = scrub->oldest < now ? (uint64_t)(now - scrub->oldest) : 0;
-    report_coverage(scrub, progress_ret);
-    pthread_mutex_unlock(&scrub->lock);
 }
 
 void kvs_scrub_close(struct kvs_scrub *scrub)

@@ -40,9 +40,10 @@ static void assert_sorted(const struct kvs_coverage *coverage)
                     0);
 }
 
-/* Scrubs `steps` blocks from block `from` on, round and round; each takes `pause` seconds. */
-static void scrub(struct kvs_coverage *coverage, int64_t *model, int from, int steps, int64_t *now,
-                  int64_t pause)
+/* Scrubs `steps` blocks from block `from` on, round and round; each takes `pause` seconds. One in
+ * `skips` is passed and not checked; 0: none. */
+static void scrub_some(struct kvs_coverage *coverage, int64_t *model, int from, int steps,
+                       int64_t *now, int64_t pause, int skips)
 {
     const char *position = from == 0 ? "" : paths[from - 1];
 
@@ -52,10 +53,18 @@ static void scrub(struct kvs_coverage *coverage, int64_t *model, int from, int s
             position = "";
         }
         *now += pause;
-        model[i] = *now;
-        assert_int_equal(kvs_coverage_advance(coverage, position, paths[i], *now, GRAIN), 0);
+        if (skips == 0 || rand() % skips != 0) {
+            model[i] = *now;
+            assert_int_equal(kvs_coverage_advance(coverage, position, paths[i], *now, GRAIN), 0);
+        }
         position = paths[i];
     }
+}
+
+static void scrub(struct kvs_coverage *coverage, int64_t *model, int from, int steps, int64_t *now,
+                  int64_t pause)
+{
+    scrub_some(coverage, model, from, steps, now, pause, 0);
 }
 
 /* Never better than the truth; with `slack` >= 0 no more than that worse. */
@@ -113,6 +122,22 @@ static void at_random_it_never_claims_more_than_the_truth(void **state)
     kvs_coverage_destroy(&coverage);
 }
 
+static void what_is_skipped_stays_as_old_as_it_was(void **state)
+{
+    struct kvs_coverage coverage = {0};
+    int64_t model[BLOCKS] = {0};
+    int64_t now = 1000;
+
+    srand(8);
+    for (int i = 0; i < 4; i++) {
+        scrub_some(&coverage, model, 0, BLOCKS, &now, 1, 20);
+        assert_like(&coverage, model, GRAIN);
+    }
+    scrub_some(&coverage, model, 0, BLOCKS, &now, 1, 2); /* more than there is room for */
+    assert_like(&coverage, model, -1);
+    kvs_coverage_destroy(&coverage);
+}
+
 static void a_pause_makes_no_block_look_fresher(void **state)
 {
     struct kvs_coverage coverage = {0};
@@ -150,6 +175,7 @@ int main(void)
         cmocka_unit_test(a_new_one_covers_nothing),
         cmocka_unit_test(round_and_round_it_knows_each_block_to_a_grain),
         cmocka_unit_test(at_random_it_never_claims_more_than_the_truth),
+        cmocka_unit_test(what_is_skipped_stays_as_old_as_it_was),
         cmocka_unit_test(a_pause_makes_no_block_look_fresher),
         cmocka_unit_test(a_saved_one_is_read_in_order_only),
     };

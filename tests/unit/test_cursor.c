@@ -64,6 +64,7 @@ static void make_cursor(void)
 
     assert_int_equal(open_cursor(&cursor), KVS_CURSOR_NEW);
     cursor.passes = 3;
+    cursor.min_age = 30;
     for (size_t i = 0; i < ODD; i++) {
         assert_int_equal(kvs_cursor_advance(&cursor, odd[i], 6000 + 100 * (int64_t)i), 0);
         assert_int_equal(kvs_cursor_suspect(&cursor, odd[i]), 0);
@@ -76,6 +77,7 @@ static void assert_made(const struct kvs_cursor *cursor)
 {
     assert_int_equal(cursor->began, 5000);
     assert_int_equal(cursor->passes, 3);
+    assert_int_equal(cursor->min_age, 30);
     assert_string_equal(cursor->position, odd[ODD - 1]);
     assert_int_equal(cursor->suspect_count, ODD);
     for (size_t i = 0; i < ODD; i++) {
@@ -109,11 +111,15 @@ static void what_was_appended_counts(void **state)
     assert_int_equal(kvs_cursor_advance(&cursor, "z\n1", 8000), 0);
     assert_int_equal(kvs_cursor_advance(&cursor, NULL, 8010), 0);
     assert_int_equal(kvs_cursor_advance(&cursor, "0", 8020), 0);
+    assert_int_equal(kvs_cursor_skip(&cursor, "1"), 0);
+    assert_int_equal(kvs_cursor_advance(&cursor, "2", 8030), 0);
     kvs_cursor_close(&cursor);
 
     assert_int_equal(open_cursor(&cursor), KVS_CURSOR_GOOD);
-    assert_string_equal(cursor.position, "0");
+    assert_string_equal(cursor.position, "2");
     assert_int_equal(kvs_coverage_when(&cursor.coverage, "0"), 8020);
+    assert_int_equal(kvs_coverage_when(&cursor.coverage, "1"), 6000); /* as it was */
+    assert_int_equal(kvs_coverage_when(&cursor.coverage, "2"), 8030);
     assert_int_equal(kvs_coverage_when(&cursor.coverage, odd[2]), 6200);
     assert_int_equal(kvs_coverage_when(&cursor.coverage, "z"), 8000);
     assert_int_equal(kvs_coverage_when(&cursor.coverage, "zz"), 8010);

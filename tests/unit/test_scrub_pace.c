@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scrubber's pace by the clock, and the coverage that it reports.
+// The scrubber's pace by the clock.
 #include <pthread.h>
 
 #include "tests/unit/scrub_tree.h"
@@ -102,58 +102,6 @@ static void a_slow_one_stops_at_once(void **state)
     kvs_scrub_close(scrub);
 }
 
-/* ---- coverage ---- */
-
-/* What was stored after it was checked is not verified any more. */
-static void coverage_says_what_was_checked_and_is_unchanged(void **state)
-{
-    struct kvs_scrub_progress progress;
-
-    make_tree(1000);
-    clock_offset = 100; /* all was stored before */
-    progress = pass(&whole, &listener);
-    assert_int_equal(progress.bytes_total, 1000 * BLOCKS);
-    assert_int_equal(progress.bytes_verified, 1000 * BLOCKS);
-    assert_in_range(progress.oldest_age, 0, 20);
-    assert_int_equal(progress.window, KVS_SCRUB_WINDOW);
-    clock_offset = 200;
-    stop_scrub_after(1);
-    kvs_scrub_progress(to_stop, &progress);
-    assert_int_equal(progress.bytes_verified, 1000 * BLOCKS);
-    assert_in_range(progress.oldest_age, 100, 120);
-    kvs_scrub_close(to_stop);
-}
-
-static void coverage_ends_with_its_window(void **state)
-{
-    struct kvs_scrub_progress progress;
-
-    make_tree(1000);
-    clock_offset = 100;
-    pass(&whole, &listener);
-    clock_offset = 101 + KVS_SCRUB_WINDOW;
-    stop_scrub_after(15);
-    kvs_scrub_progress(to_stop, &progress);
-    assert_int_equal(progress.bytes_verified, 1000 * 15);
-    assert_in_range(progress.oldest_age, KVS_SCRUB_WINDOW, KVS_SCRUB_WINDOW + 20);
-    kvs_scrub_close(to_stop);
-}
-
-static void coverage_forgets_what_is_stored_anew(void **state)
-{
-    struct kvs_scrub_progress progress;
-
-    make_tree(1000);
-    clock_offset = -100; /* all is stored after it is checked */
-    pass(&whole, &listener);
-    clock_offset = 10;
-    stop_scrub_after(1);
-    kvs_scrub_progress(to_stop, &progress);
-    assert_int_equal(progress.bytes_verified, 1000);
-    assert_in_range(progress.oldest_age, 10, 30); /* since it was stored */
-    kvs_scrub_close(to_stop);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,9 +109,6 @@ int main(void)
         CASE(a_window_is_kept),
         CASE(under_load_it_rests_most_of_the_time),
         CASE(a_slow_one_stops_at_once),
-        CASE(coverage_says_what_was_checked_and_is_unchanged),
-        CASE(coverage_ends_with_its_window),
-        CASE(coverage_forgets_what_is_stored_anew),
     };
 
     return cmocka_run_group_tests_name("scrub_pace", tests, NULL, NULL);
