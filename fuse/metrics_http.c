@@ -18,14 +18,23 @@
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
 
-/* Nobody may hold the others up, or take memory, for long. */
-#define MOST_CONNECTIONS 16
+/*
+ * Nobody may hold the others up, or take memory, for long. A time limit alone would not do: who
+ * sends a byte from time to time is not idle, and who is cut off comes back. So a connection has
+ * one answer, and when there are too many the oldest one goes: an honest client is served long
+ * before it would be that.
+ */
+#define MOST_CONNECTIONS 32
+#define MOST_ENDING      32 /* besides: cut off, but the library has still to notice */
 #define TIMEOUT_S        10
 #define CONNECTION_BYTES ((size_t)16 << 10)
 
 struct kvs_http {
     struct kvs_fs *fs;
     struct MHD_Daemon *daemon;
+    /* The oldest first; the server's thread alone uses them. */
+    struct MHD_Connection *connections[MOST_CONNECTIONS];
+    size_t count;
 };
 
 /* ---- the address ---- */
@@ -78,7 +87,7 @@ static int listen_at(const struct addrinfo *where)
     if (fd < 0)
         return -errno;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* after a restart, at once */
-    if (bind(fd, where->ai_addr, where->ai_addrlen) < 0 || listen(fd, MOST_CONNECTIONS) < 0)
+    if (bind(fd, where->ai_addr, where->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0)
         return -errno;
     return kvs_steal_fd(&fd);
 }
@@ -134,6 +143,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
         return MHD_NO; /* no memory: the connection is closed */
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result result = MHD_queue_response(connection, status, response);
@@ -196,6 +206,45 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
                       "not found: there are /metrics, /healthz and /readyz\n");
 }
 
+/* ---- connections ---- */
+
+static void drop_connection(struct kvs_http *http, size_t index)
+{
+    http->count--;
+    for (size_t i = index; i < http->count; i++)
+        http->connections[i] = http->connections[i + 1];
+}
+
+/* The library closes it as soon as it finds no more to read there. */
+static void cut_off_oldest(struct kvs_http *http)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        http->connections[0], MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    if (info != NULL)
+        shutdown(info->connect_fd, SHUT_RDWR);
+    drop_connection(http, 0);
+}
+
+static void note_connection(void *context, struct MHD_Connection *connection, void **unused,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    struct kvs_http *http = context;
+
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        if (http->count == MOST_CONNECTIONS)
+            cut_off_oldest(http);
+        http->connections[http->count++] = connection;
+        return;
+    }
+    for (size_t i = 0; i < http->count; i++) {
+        if (http->connections[i] == connection) {
+            drop_connection(http, i);
+            return;
+        }
+    }
+}
+
 /* ---- the server ---- */
 
 /* Signals are the main thread's. */
@@ -207,9 +256,10 @@ static struct MHD_Daemon *start_daemon(struct kvs_http *http, int fd)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     struct MHD_Daemon *daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, http,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        CONNECTION_BYTES, MHD_OPTION_END);
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(MOST_CONNECTIONS + MOST_ENDING), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES,
+        MHD_OPTION_NOTIFY_CONNECTION, note_connection, http, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return daemon;
 }

@@ -20,8 +20,9 @@ int kvs_http_parse(const char *address, char host_ret[KVS_HTTP_HOST_SIZE],
  * what is wrong. */
 int kvs_http_listen(const char *address, int *fd_ret);
 
-/* Answers on a thread of its own, to few connections at a time; logs where. Owns `fd`, also when it
- * fails. `fs` must serve, or be about to, until kvs_http_stop(). 0 or -errno, said. */
+/* Answers on a thread of its own, once a connection; where there are too many, the oldest one is
+ * cut off, so that slow clients hold nobody up. Logs where. Owns `fd`, also when it fails. `fs`
+ * must serve, or be about to, until kvs_http_stop(). 0 or -errno, said. */
 int kvs_http_start(struct kvs_fs *fs, int fd, struct kvs_http **http_ret);
 void kvs_http_stop(struct kvs_http *http); /* NULL: nothing */
 

@@ -5,7 +5,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -41,8 +43,10 @@ static int ask(uint16_t port, const char *method, const char *path, char **answe
     char request[256];
     size_t len = 0, room = 1 << 20;
     char *answer = calloc(1, room);
+    const struct timeval patience = {.tv_sec = 5};
     int fd = connect_to(port), status = 0;
     assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     snprintf(request, sizeof(request), "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
              method, path);
     assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
@@ -136,6 +140,60 @@ static void http_is_not_held_up_by_silent_clients(void **state)
     assert_int_equal(connect_to(port), -1);
 }
 
+/* Clients that are never idle and never done, and come back when they are cut off. */
+#define SLOW_CLIENTS 100
+
+struct slow_clients {
+    uint16_t port;
+    atomic_bool is_over;
+    atomic_uint bytes;
+};
+
+static void *trickle(void *argument)
+{
+    static const char request[] = "GET /metrics HTTP/1.1\r\nX-Slow: ";
+    struct slow_clients *clients = argument;
+    int fds[SLOW_CLIENTS];
+    size_t sent[SLOW_CLIENTS] = {0};
+    for (size_t i = 0; i < SLOW_CLIENTS; i++)
+        fds[i] = connect_to(clients->port);
+    while (!atomic_load(&clients->is_over)) {
+        for (size_t i = 0; i < SLOW_CLIENTS; i++) {
+            const char *next = sent[i] < sizeof(request) - 1 ? request + sent[i] : "x";
+            if (fds[i] >= 0 && send(fds[i], next, 1, MSG_NOSIGNAL) == 1) {
+                sent[i]++;
+                atomic_fetch_add(&clients->bytes, 1);
+                continue;
+            }
+            close(fds[i]);
+            fds[i] = connect_to(clients->port);
+            sent[i] = 0;
+        }
+        usleep(50000);
+    }
+    for (size_t i = 0; i < SLOW_CLIENTS; i++)
+        close(fds[i]);
+    return NULL;
+}
+
+static void http_is_not_held_up_by_slow_clients(void **state)
+{
+    struct kvt_env *env = *state;
+    pthread_t thread;
+    kvt_start(env, "metrics=0");
+    struct slow_clients clients = {.port = port_of(env)};
+    assert_int_equal(pthread_create(&thread, NULL, trickle, &clients), 0);
+    kvt_wait_for(atomic_load(&clients.bytes) > SLOW_CLIENTS);
+    for (int i = 0; i < 10; i++) {
+        uint64_t began = kvt_now_ms();
+        assert_int_equal(ask(clients.port, "GET", i % 2 ? "/healthz" : "/metrics", NULL), 200);
+        assert_true(kvt_now_ms() - began < 2000);
+        usleep(200000);
+    }
+    atomic_store(&clients.is_over, true);
+    pthread_join(thread, NULL);
+}
+
 static bool has_ended(pid_t pid)
 {
     siginfo_t info = {0};
@@ -178,6 +236,7 @@ int main(void)
         kvt_test(http_is_for_this_machine_unless_a_host_is_given),
         kvt_test(c21_an_address_in_use_is_refused),
         kvt_test(http_is_not_held_up_by_silent_clients),
+        kvt_test(http_is_not_held_up_by_slow_clients),
         kvt_test(http_is_not_ready_while_it_drains),
     };
     return kvt_main("metrics_http", tests, COUNT_OF(tests), KVT_DIR | KVT_FAULTFS);
