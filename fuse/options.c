@@ -362,7 +362,7 @@ int kvs_options_apply_item(struct kvs_parsing *parsing, const char *item)
     }
     enum word_use use;
     if (find_word(item, &use))
-        return apply_word(parsing, use, item, value);
+        return apply_word(parsing, use, item, value ? value : "");
     complain("unknown option '%.*s' in -o %s: see kvsealfs -h", (int)name_len, item,
              parsing->given);
     return -EINVAL;
