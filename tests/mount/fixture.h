@@ -89,7 +89,7 @@ struct kvt_env {
 
 /* Runs all tests on each of the sources (a mask of kvt_source_kind). Gives main()'s result. A
  * source that this machine cannot make (no such file system in the kernel, no mkfs) is skipped,
- * loudly. Under sanitizers tmpfs and ext4 stand for all KVT_DISKS. */
+ * loudly. Under sanitizers ext4 stands for all KVT_DISKS. */
 int kvt_main(const char *name, const struct CMUnitTest *tests, size_t count, unsigned sources);
 
 /* Each test has a fresh directory, and a daemon with default options that earlier tests may have
