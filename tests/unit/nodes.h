@@ -20,31 +20,24 @@
 #include "fuse/names.h"
 #include "fuse/reach.h"
 #include "fuse/table.h"
+#include "tests/unit/scratch.h"
 
-static char source[] = "/tmp/kvseal-inode-XXXXXX";
 static struct kvs_fs fs;
 static struct kvs_node *root;
 
 static inline int set_up(void **state)
 {
-    strcpy(source + strlen(source) - 6, "XXXXXX");
-    if (!mkdtemp(source))
+    if (make_scratch() < 0 || kvs_table_create(dir_fd, &fs.table) != 0)
         return -1;
-    fs.source_fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fs.source_fd < 0 || kvs_table_create(fs.source_fd, &fs.table) != 0)
-        return -1;
+    fs.source_fd = dir_fd;
     root = kvs_node_of(&fs, FUSE_ROOT_ID);
     return 0;
 }
 
 static inline int tear_down(void **state)
 {
-    char command[sizeof(source) + 16];
-
     kvs_table_destroy(fs.table);
-    close(fs.source_fd);
-    snprintf(command, sizeof(command), "rm -rf %s", source);
-    return system(command);
+    return remove_scratch();
 }
 
 static inline void make_file(const char *path)

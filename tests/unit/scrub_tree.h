@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -24,12 +23,11 @@
 #include "core/record.h"
 #include "core/scrub.h"
 #include "core/scrub_check.h"
+#include "tests/unit/scratch.h"
 
 #define MIB    ((size_t)1 << 20)
 #define BLOCKS 60
 
-static char dir[4096];
-static int dir_fd = -1;
 static char content[4 * MIB];
 
 /* What the scrubber takes for the time. */
@@ -169,27 +167,15 @@ static inline void stop_and_close_after(size_t blocks)
 
 static inline int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
     clock_offset = 0;
     for (size_t i = 0; i < sizeof(content); i++)
         content[i] = (char)(i * 7 + i / 251);
-    snprintf(dir, sizeof(dir), "%s/scrub-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(dir) == NULL || chdir(dir) < 0)
-        return -1;
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY);
-    return dir_fd < 0 ? -1 : 0;
-}
-
-static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path);
+    return make_scratch() < 0 ? -1 : fchdir(dir_fd);
 }
 
 static inline int tear_down(void **state)
 {
-    close(dir_fd);
-    return chdir("/") < 0 || nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return remove_scratch();
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

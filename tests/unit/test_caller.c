@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fuse/caller.h"
+#include "tests/unit/scratch.h"
 
 /* What the module asks libfuse for; the test is linked without the rest of libfuse. */
 static struct fuse_ctx caller;
@@ -32,49 +33,42 @@ int fuse_req_getgroups(fuse_req_t req, int size, gid_t list[])
     return caller_group_count;
 }
 
-static char directory[] = "/tmp/kvseal-caller-XXXXXX";
-static int directory_fd;
-
 /* The main thread is a worker from here on. */
 static int set_up(void **state)
 {
     kvs_caller_thread_init();
-    if (!mkdtemp(directory))
-        return -1;
-    directory_fd = open(directory, O_RDONLY | O_DIRECTORY);
-    return directory_fd < 0 ? -1 : 0;
+    return make_scratch();
 }
 
-static int remove_directory(void **state)
+static int tear_down(void **state)
 {
-    close(directory_fd);
-    return rmdir(directory);
+    return remove_scratch();
 }
 
 static struct stat stat_of(const char *name)
 {
     struct stat st;
-    assert_int_equal(fstatat(directory_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
     return st;
 }
 
 static void create(const char *name, mode_t mode)
 {
-    int fd = openat(directory_fd, name, O_CREAT | O_EXCL | O_WRONLY, mode);
+    int fd = openat(dir_fd, name, O_CREAT | O_EXCL | O_WRONLY, mode);
     assert_true(fd >= 0);
     close(fd);
 }
 
 static void remove_name(const char *name)
 {
-    assert_int_equal(unlinkat(directory_fd, name, 0), 0);
+    assert_int_equal(unlinkat(dir_fd, name, 0), 0);
 }
 
 static void set_directory(uid_t uid, gid_t gid, mode_t mode)
 {
-    assert_int_equal(fchown(directory_fd, uid, gid), 0);
+    assert_int_equal(fchown(dir_fd, uid, gid), 0);
     kvs_caller_raise_fsetid();
-    assert_int_equal(fchmod(directory_fd, mode), 0);
+    assert_int_equal(fchmod(dir_fd, mode), 0);
     kvs_caller_lower_fsetid();
 }
 
@@ -102,7 +96,7 @@ static void c19_files_belong_to_the_caller(void **state)
     assert_int_equal(st.st_uid, 0);
     assert_int_equal(st.st_gid, 0);
     assert_int_equal(st.st_mode & 07777, 0666);
-    assert_int_equal(fchownat(directory_fd, "own", 5, 5, 0), 0);
+    assert_int_equal(fchownat(dir_fd, "own", 5, 5, 0), 0);
     remove_name("own");
 }
 
@@ -179,7 +173,7 @@ static void c19_callers_groups_do_not_stay(void **state)
 
 static void c19_a_write_clears_set_id_bits(void **state)
 {
-    int fd = openat(directory_fd, "program", O_CREAT | O_EXCL | O_WRONLY, 0755);
+    int fd = openat(dir_fd, "program", O_CREAT | O_EXCL | O_WRONLY, 0755);
     assert_true(fd >= 0);
     assert_int_equal(fchown(fd, 1234, 2345), 0);
     kvs_caller_raise_fsetid();
@@ -207,5 +201,5 @@ int main(void)
         fputs("SKIPPED: only root may change identities\n", stderr);
         return 0;
     }
-    return cmocka_run_group_tests_name("caller", tests, set_up, remove_directory);
+    return cmocka_run_group_tests_name("caller", tests, set_up, tear_down);
 }

@@ -20,8 +20,8 @@
 
 #include "core/examine.h"
 #include "core/record.h"
+#include "tests/unit/scratch.h"
 
-static char dir[4096];
 static char output[16384]; /* of the last run, both streams */
 
 /* Runs the tool in `dir` with the arguments as a shell reads them. Returns its exit status. */
@@ -336,10 +336,7 @@ static void a_full_output_is_an_error(void **state)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
-    snprintf(dir, sizeof(dir), "%s/cli-XXXXXX", base == NULL ? "/tmp" : base);
-    return mkdtemp(dir) == NULL || chdir(dir) < 0 ? -1 : 0;
+    return make_scratch() < 0 ? -1 : fchdir(dir_fd);
 }
 
 /* What a list shows can be given back to the tool, whatever the name is made of. */
@@ -362,10 +359,7 @@ static void a_quarantined_block_is_restored_by_the_name_that_is_shown(void **sta
 
 static int tear_down(void **state)
 {
-    char command[sizeof(dir) + 16];
-
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return chdir("/") < 0 ? -1 : system(command);
+    return remove_scratch();
 }
 
 int main(void)

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,11 +18,9 @@
 
 #include "core/corrupt.h"
 #include "core/record.h"
+#include "tests/unit/scratch.h"
 
 #define BLOCK "block.bin"
-
-static char dir[4096];
-static int dir_fd = -1;
 
 /* What happens between the steps of the code under test. */
 static int looks;                    /* fstatat calls so far */
@@ -119,35 +116,23 @@ static int count_entries(int at_fd)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
     looks = 0;
     after_look = NULL;
     has_no_noreplace = false;
     rename_error = 0;
     unlink_error = 0;
     ctime_age = 0;
-    snprintf(dir, sizeof(dir), "%s/corrupt-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(dir) == NULL)
-        return -1;
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY);
-    if (dir_fd < 0)
+    if (make_scratch() < 0)
         return -1;
     store(BLOCK, "wrong");
     return 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path);
 }
 
 static int tear_down(void **state)
 {
     unlink_error = 0;
     ctime_age = 0;
-    close(dir_fd);
-    return nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_scratch();
 }
 
 static void c13_remove_takes_the_name(void **state)

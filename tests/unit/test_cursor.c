@@ -17,12 +17,11 @@
 #include <cmocka.h>
 
 #include "core/cursor.h"
+#include "tests/unit/scratch.h"
 
 #define FILE_NAME ".kvseal/scrub-1-of-1"
 #define GRAIN     10
 
-static char dir[4096];
-static int dir_fd = -1;
 static char owner[KVS_OWNER_SIZE];
 
 static enum kvs_cursor_state open_cursor(struct kvs_cursor *cursor)
@@ -256,25 +255,12 @@ static void without_a_file_it_goes_on_too(void **state)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
-    snprintf(dir, sizeof(dir), "%s/cursor-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(dir) == NULL)
-        return -1;
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY);
-    return dir_fd < 0 ? -1 : 0;
+    return make_scratch();
 }
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {FILE_NAME, FILE_NAME ".new", FILE_NAME ".lock",
-                                        ".kvseal/scrub-2-of-3.lock"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        unlinkat(dir_fd, names[i], 0);
-    unlinkat(dir_fd, ".kvseal", AT_REMOVEDIR);
-    close(dir_fd);
-    return rmdir(dir);
+    return remove_scratch();
 }
 
 int main(void)

@@ -21,6 +21,7 @@
 #include "core/record.h"
 #include "core/util.h"
 #include "core/verify.h"
+#include "tests/unit/scratch.h"
 
 static uint64_t seed = 88172645463325252u;
 
@@ -223,7 +224,7 @@ static void appended_zeros_and_nothing(void **state)
     free(block);
 }
 
-static void put_file(int dir_fd, const char *name, const void *bytes, size_t size, uint32_t crc)
+static void put_file(const char *name, const void *bytes, size_t size, uint32_t crc)
 {
     kvs_cleanup_fd int fd = openat(dir_fd, name, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
 
@@ -236,7 +237,6 @@ static void zeros_are_counted_from_the_end(void **state)
 {
     static const size_t sizes[] = {0, 1, 4096, KVS_PIECE_SIZE, KVS_PIECE_SIZE + 1, 3000000};
     kvs_cleanup_free void *scratch = aligned_alloc(KVS_IO_ALIGN, KVS_PIECE_SIZE);
-    int dir_fd = *(int *)*state;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         for (size_t zeros = 0; zeros <= sizes[i]; zeros = zeros * 3 + 1) {
@@ -245,7 +245,7 @@ static void zeros_are_counted_from_the_end(void **state)
             memset(block + sizes[i] - zeros, 0, zeros);
             if (zeros < sizes[i])
                 block[sizes[i] - zeros - 1] = 1;
-            put_file(dir_fd, "block", block, sizes[i], 0);
+            put_file("block", block, sizes[i], 0);
             kvs_cleanup_fd int fd = openat(dir_fd, "block", O_RDONLY | O_CLOEXEC);
             assert_int_equal(kvs_diagnose_zeros(fd, sizes[i], scratch, &found), 0);
             assert_int_equal(found, zeros);
@@ -259,19 +259,18 @@ static void neighbours_are_looked_at(void **state)
 {
     struct kvs_mismatch mismatch = {.recorded = 0x11111111, .computed = 0x22222222, .size = 3};
     struct kvs_neighbours neighbours;
-    int dir_fd = *(int *)*state;
 
-    put_file(dir_fd, "this", "123", 3, 0x11111111);
-    put_file(dir_fd, "other", "1234", 4, 0x33333333);
+    put_file("this", "123", 3, 0x11111111);
+    put_file("other", "1234", 4, 0x33333333);
     assert_int_equal(symlinkat("this", dir_fd, "link"), 0);
     assert_int_equal(kvs_diagnose_neighbours(dir_fd, "this", &mismatch, 100, &neighbours), 0);
     assert_string_equal(neighbours.same_record, "");
     assert_string_equal(neighbours.same_content, "");
     assert_int_equal(neighbours.larger_size, 0); /* one alone tells nothing */
-    put_file(dir_fd, "first", "1234", 4, 0x11111111);
-    put_file(dir_fd, "second", "321", 3, 0x22222222);
-    put_file(dir_fd, "third", "5678", 4, 0x44444444);
-    put_file(dir_fd, "fourth", "5678", 4, 0x44444444);
+    put_file("first", "1234", 4, 0x11111111);
+    put_file("second", "321", 3, 0x22222222);
+    put_file("third", "5678", 4, 0x44444444);
+    put_file("fourth", "5678", 4, 0x44444444);
     assert_int_equal(kvs_diagnose_neighbours(dir_fd, "this", &mismatch, 100, &neighbours), 0);
     assert_string_equal(neighbours.same_record, "first");
     assert_string_equal(neighbours.same_content, "second");
@@ -280,28 +279,14 @@ static void neighbours_are_looked_at(void **state)
     assert_string_equal(neighbours.same_record, "");
 }
 
-static char dir[4096];
-
 static int set_up(void **state)
 {
-    static int dir_fd;
-    const char *base = getenv("TMPDIR");
-
-    snprintf(dir, sizeof(dir), "%s/diagnose-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(dir) == NULL)
-        return -1;
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    *state = &dir_fd;
-    return dir_fd < 0 ? -1 : 0;
+    return make_scratch();
 }
 
 static int tear_down(void **state)
 {
-    char command[sizeof(dir) + 16];
-
-    close(*(int *)*state);
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return system(command);
+    return remove_scratch();
 }
 
 int main(void)

@@ -20,21 +20,21 @@
 
 #include "core/log.h"
 #include "fuse/fd_socket.h"
+#include "tests/unit/scratch.h"
 
-static char directory[] = "/tmp/kvseal-fd-XXXXXX";
-static char path[64];
+static char path[PATH_MAX + 2];
 
 static int set_up(void **state)
 {
-    if (!mkdtemp(directory))
+    if (make_scratch() < 0)
         return -1;
-    snprintf(path, sizeof(path), "%s/s", directory);
+    snprintf(path, sizeof(path), "%s/s", dir);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    return rmdir(directory);
+    return remove_scratch();
 }
 
 static void a_descriptor_arrives_with_its_text(void **state)

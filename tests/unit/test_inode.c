@@ -108,17 +108,17 @@ static void a_deep_path_is_freed(void **state)
 static void another_type_is_another_node(void **state)
 {
     struct stat st = {.st_mode = S_IFREG, .st_dev = 77, .st_ino = 5};
-    struct kvs_node *file, *dir;
+    struct kvs_node *file, *folder;
 
     assert_int_equal(kvs_node_adopt(&fs, root, "a", -1, &st, &file), 0);
     st.st_mode = S_IFDIR; /* the inode number is used again */
-    assert_int_equal(kvs_node_adopt(&fs, root, "a", -1, &st, &dir), 0);
-    assert_ptr_not_equal(file, dir);
-    assert_named(root, "a", dir);
+    assert_int_equal(kvs_node_adopt(&fs, root, "a", -1, &st, &folder), 0);
+    assert_ptr_not_equal(file, folder);
+    assert_named(root, "a", folder);
     assert_null(file->names);
     forget(file);
-    assert_int_equal(dir->nlookup, 1);
-    forget(dir);
+    assert_int_equal(folder->nlookup, 1);
+    forget(folder);
     assert_int_equal(node_count(), 1);
 }
 

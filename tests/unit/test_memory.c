@@ -15,6 +15,7 @@
 
 #include "core/log.h"
 #include "fuse/memory.h"
+#include "tests/unit/scratch.h"
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
@@ -105,15 +106,12 @@ static void our_group_is_found(void **state)
 
 /* ---- trees ---- */
 
-static char root[] = "/tmp/kvseal-memory-XXXXXX";
-
-/* A file below `root`, its directories made. */
+/* A file below `dir`, its directories made. */
 static void put(const char *path, const char *text)
 {
-    char name[512];
-    snprintf(name, sizeof(name), "%s%s", root, path);
-    for (char *slash = strchr(name + strlen(root) + 1, '/'); slash;
-         slash = strchr(slash + 1, '/')) {
+    char name[sizeof(dir) + 512];
+    snprintf(name, sizeof(name), "%s%s", dir, path);
+    for (char *slash = strchr(name + strlen(dir) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         mkdir(name, 0755);
         *slash = '/';
@@ -124,26 +122,23 @@ static void put(const char *path, const char *text)
     fclose(file);
 }
 
-static int make_root(void **state)
+static int set_up(void **state)
 {
-    strcpy(root + strlen(root) - 6, "XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
+    return make_scratch();
 }
 
-static int remove_root(void **state)
+static int tear_down(void **state)
 {
-    char command[64];
-    snprintf(command, sizeof(command), "rm -rf '%s'", root);
-    return system(command);
+    return remove_scratch();
 }
 
 static void nothing_known_is_no_limit(void **state)
 {
-    assert_true(kvs_memory_limit(root) == UINT64_MAX);
+    assert_true(kvs_memory_limit(dir) == UINT64_MAX);
     put("/proc/self/cgroup", "0::/gone\n4:memory:/gone\n");
-    assert_true(kvs_memory_limit(root) == UINT64_MAX);
+    assert_true(kvs_memory_limit(dir) == UINT64_MAX);
     put("/proc/meminfo", "MemTotal: 1048576 kB\n");
-    assert_int_equal(kvs_memory_limit(root), GIB);
+    assert_int_equal(kvs_memory_limit(dir), GIB);
 }
 
 static void a_group_above_counts(void **state)
@@ -151,13 +146,13 @@ static void a_group_above_counts(void **state)
     put("/proc/meminfo", "MemTotal: 1048576 kB\n");
     put("/proc/self/cgroup", "0::/pod/container\n");
     put("/sys/fs/cgroup/pod/container/memory.max", "max\n");
-    assert_int_equal(kvs_memory_limit(root), GIB);
+    assert_int_equal(kvs_memory_limit(dir), GIB);
     put("/sys/fs/cgroup/pod/memory.max", "536870912\n");
-    assert_int_equal(kvs_memory_limit(root), 512 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 512 * MIB);
     put("/sys/fs/cgroup/pod/container/memory.max", "268435456\n");
-    assert_int_equal(kvs_memory_limit(root), 256 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 256 * MIB);
     put("/sys/fs/cgroup/pod/container/memory.high", "134217728\n");
-    assert_int_equal(kvs_memory_limit(root), 128 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 128 * MIB);
 }
 
 /* In a container: its own group is the root of what it sees, whatever the path says. */
@@ -165,24 +160,24 @@ static void a_container_sees_its_group_as_the_root(void **state)
 {
     put("/proc/self/cgroup", "0::/\n");
     put("/sys/fs/cgroup/memory.max", "536870912\n");
-    assert_int_equal(kvs_memory_limit(root), 512 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 512 * MIB);
     put("/proc/self/cgroup", "0::/../../x\n");
-    assert_int_equal(kvs_memory_limit(root), 512 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 512 * MIB);
     put("/proc/self/cgroup", "0::/docker/0123456789\n");
-    assert_int_equal(kvs_memory_limit(root), 512 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 512 * MIB);
 }
 
 static void version_1_and_hybrid(void **state)
 {
     put("/proc/self/cgroup", "4:memory:/docker/0123\n1:cpu:/\n0::/\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
-    assert_int_equal(kvs_memory_limit(root), 256 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 256 * MIB);
     put("/sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes", "9223372036854771712\n");
-    assert_int_equal(kvs_memory_limit(root), 256 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 256 * MIB);
     put("/sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes", "134217728\n");
-    assert_int_equal(kvs_memory_limit(root), 128 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 128 * MIB);
     put("/sys/fs/cgroup/unified/memory.max", "67108864\n");
-    assert_int_equal(kvs_memory_limit(root), 64 * MIB);
+    assert_int_equal(kvs_memory_limit(dir), 64 * MIB);
 }
 
 /* ---- defaults; what is said goes to a file ---- */
@@ -250,7 +245,7 @@ static void what_was_given_stays_and_is_warned_of(void **state)
 int main(void)
 {
     kvs_log_init("kvsealfs");
-#define ON_TREE(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
+#define ON_TREE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_read),
         cmocka_unit_test(the_total_is_read),

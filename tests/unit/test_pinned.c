@@ -16,17 +16,17 @@
 
 #include "core/crc32c.h"
 #include "core/record.h"
+#include "tests/unit/scratch.h"
 
 #define MIB  ((size_t)1 << 20)
 #define SIZE (MIB + 17)
 
-static char dir[256];
 static char content[4 * MIB];
 static struct kvs_pins *pins;
 
 static int make_block(const char *name, size_t size)
 {
-    char path[300];
+    char path[sizeof(dir) + 64];
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     int fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0600);
     assert_true(fd >= 0);
@@ -64,9 +64,8 @@ static size_t locked_kib(void)
 
 static int setup(void **state)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof(dir), "%s/kvseal-pinned-XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    if (make_scratch() < 0)
+        return -1;
     for (size_t i = 0; i < sizeof(content); i++)
         content[i] = (char)(i * 31 + i / 4096);
     return 0;
@@ -74,12 +73,10 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[300];
     if (pins)
         kvs_pins_destroy(pins);
     pins = NULL;
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return system(command);
+    return remove_scratch();
 }
 
 /* Records and locked memory are not to be had everywhere. In the test itself, since cmocka sets

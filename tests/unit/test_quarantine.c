@@ -2,7 +2,6 @@
 // The quarantine as kvs_corrupt_quarantine() fills it: what is read back, restored and removed.
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +17,8 @@
 
 #include "core/corrupt.h"
 #include "core/quarantine.h"
+#include "tests/unit/scratch.h"
 
-static char dir[4096];
-static int dir_fd = -1;
 static struct kvs_quarantined *blocks;
 static size_t count;
 
@@ -227,18 +225,7 @@ static void there_may_be_none(void **state)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
-    snprintf(dir, sizeof(dir), "%s/quarantine-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(dir) == NULL)
-        return -1;
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY);
-    return dir_fd < 0 ? -1 : 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path);
+    return make_scratch();
 }
 
 static int tear_down(void **state)
@@ -246,8 +233,7 @@ static int tear_down(void **state)
     kvs_quarantine_free(blocks, count);
     blocks = NULL;
     count = 0;
-    close(dir_fd);
-    return nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return remove_scratch();
 }
 
 int main(void)

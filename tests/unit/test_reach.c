@@ -14,7 +14,7 @@ static void handles_need_no_name(void **state)
     struct kvs_node *a = look_up(d, "a");
     struct kvs_node *link = look_up(root, "link");
     if (a->handle_len == 0) {
-        print_message("no file handles here (%s): not checked\n", source);
+        print_message("no file handles here (%s): not checked\n", dir);
     } else {
         char target[16] = "";
         move("d/a", "b");

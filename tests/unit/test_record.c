@@ -17,9 +17,7 @@
 
 #include "core/crc32c.h"
 #include "core/record.h"
-
-static char dir[4096];
-static int dir_fd = -1;
+#include "tests/unit/scratch.h"
 
 /* The errno that the next calls of this kind give; 0: the real call. */
 static int get_error;
@@ -199,19 +197,12 @@ static void c21_the_probe_fails_where_no_file_can_be_made(void **state)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
-    snprintf(dir, sizeof(dir), "%s/record-XXXXXX", base == NULL ? "/tmp" : base);
-    if (mkdtemp(dir) == NULL)
-        return -1;
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY);
-    return dir_fd < 0 ? -1 : 0;
+    return make_scratch();
 }
 
 static int tear_down(void **state)
 {
-    close(dir_fd);
-    return rmdir(dir);
+    return remove_scratch();
 }
 
 int main(void)

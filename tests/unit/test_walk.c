@@ -15,10 +15,9 @@
 #include <cmocka.h>
 
 #include "core/util.h"
+#include "tests/unit/scratch.h"
 
 #define MOST 4096
-
-static char dir[4096];
 
 /* What a walk told, one "kind:path" each. */
 struct record {
@@ -284,19 +283,12 @@ static void what_cannot_be_read_is_told(void **state)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
-    snprintf(dir, sizeof(dir), "%s/walk-XXXXXX", base == NULL ? "/tmp" : base);
-    return mkdtemp(dir) == NULL || chdir(dir) < 0 ? -1 : 0;
+    return make_scratch() < 0 ? -1 : fchdir(dir_fd);
 }
 
 static int tear_down(void **state)
 {
-    char command[sizeof(dir) + 16];
-
-    /* Deeper than a path can say: not by nftw(3). */
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    return chdir("/") < 0 ? -1 : system(command);
+    return remove_scratch();
 }
 
 int main(void)
