@@ -60,7 +60,7 @@ int kvt_end_of(pid_t pid)
     int status;
     pid_t ended = 0;
     kvt_wait_for((ended = waitpid(pid, &status, WNOHANG)) != 0);
-    assert_int_equal(ended, pid);
+    assert_true(ended > 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -12,7 +12,7 @@
  * descriptor `inherited` (-1: none) is 3 for it. Its pid. */
 pid_t kvt_launch(const char *log, uid_t user, int inherited, ...) __attribute__((sentinel));
 
-/* Waits for the end of a process: its exit status, or 128 + signal. */
+/* Waits for the end of a process (-1: of any child): its exit status, or 128 + signal. */
 int kvt_end_of(pid_t pid);
 
 /* SIGTERM, and the exit status. */

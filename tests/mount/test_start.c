@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C21: what kvsealfs refuses to start on, with one clear line and nothing mounted; what it starts
 // on; and all ways to start it.
-#include "tests/mount/fixture.h"
+#include "tests/mount/fixture_process.h"
 
 #include <grp.h>
 #include <linux/magic.h>
@@ -11,31 +11,11 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#define NOBODY 65534
-
 /* ---- starting it ---- */
-
-/* A path in the private directory of this group of tests. */
-static const char *in_work(struct kvt_env *env, const char *name)
-{
-    static char paths[8][PATH_MAX];
-    static unsigned turn;
-    char *path = paths[turn++ % 8];
-    snprintf(path, sizeof(paths[0]), "%s/%s", env->work, name);
-    return path;
-}
-
-static const char *make_dir(struct kvt_env *env, const char *name)
-{
-    const char *path = in_work(env, name);
-    if (mkdir(path, 0755) != 0 && errno != EEXIST)
-        fail_msg("mkdir %s: %s", path, strerror(errno));
-    return path;
-}
 
 static const char *make_file(struct kvt_env *env, const char *name)
 {
-    const char *path = in_work(env, name);
+    const char *path = kvt_work_path(env, name);
     assert_int_equal(close(kvt_open(path, O_CREAT | O_WRONLY)), 0);
     return path;
 }
@@ -62,16 +42,6 @@ static pid_t spawn(const char *log, uid_t user, char *const argv[])
     return pid;
 }
 
-/* The exit status of a process that is to end; 128 + signal. */
-static int end_of(pid_t pid)
-{
-    int status;
-    pid_t ended = 0;
-    kvt_wait_for((ended = waitpid(pid, &status, WNOHANG)) != 0);
-    assert_true(ended > 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* Those that have `text`. */
 static unsigned count_lines(const char *path, const char *text)
 {
@@ -96,7 +66,7 @@ static unsigned count_mounts(struct kvt_env *env)
 static void assert_refused_as(struct kvt_env *env, uid_t user, const char *text,
                               const char *const arguments[])
 {
-    const char *log = in_work(env, "refused.log");
+    const char *log = kvt_work_path(env, "refused.log");
     for (int in_foreground = 0; in_foreground <= 1; in_foreground++) {
         struct kvt_env looked_at = *env;
         char *argv[8] = {"kvsealfs", "-f"};
@@ -105,7 +75,7 @@ static void assert_refused_as(struct kvt_env *env, uid_t user, const char *text,
             argv[1 + in_foreground + i] = (char *)arguments[i];
         if (!in_foreground && !arguments[0])
             argv[1] = NULL;
-        int status = end_of(spawn(log, user, argv));
+        int status = kvt_end_of(spawn(log, user, argv));
         snprintf(looked_at.log, sizeof(looked_at.log), "%s", log);
         bool is_said = kvt_log_has(&looked_at, text);
         if (status == 0 || status > 125 || !is_said || count_lines(log, "\n") != 1) {
@@ -130,7 +100,7 @@ static pid_t start(struct kvt_env *env, const char *options, const char *source,
 {
     char *argv[] = {"kvsealfs",      "-f", (char *)source, (char *)mnt, options ? "-o" : NULL,
                     (char *)options, NULL};
-    pid_t pid = spawn(in_work(env, "start.log"), 0, argv);
+    pid_t pid = spawn(kvt_work_path(env, "start.log"), 0, argv);
     kvt_wait_for(is_fuse(mnt));
     return pid;
 }
@@ -138,7 +108,7 @@ static pid_t start(struct kvt_env *env, const char *options, const char *source,
 static void stop(pid_t pid, const char *mnt)
 {
     assert_int_equal(umount2(mnt, 0), 0);
-    assert_int_equal(end_of(pid), 0);
+    assert_int_equal(kvt_end_of(pid), 0);
     assert_false(is_fuse(mnt));
 }
 
@@ -157,23 +127,24 @@ static void use(const char *mnt, unsigned seed)
 static void c21_refuses_a_source_that_is_no_directory(void **state)
 {
     struct kvt_env *env = *state;
-    const char *mnt = make_dir(env, "m");
-    assert_refused(env, "No such file or directory", in_work(env, "missing"), mnt);
+    const char *mnt = kvt_work_dir(env, "m", 0755);
+    assert_refused(env, "No such file or directory", kvt_work_path(env, "missing"), mnt);
     assert_refused(env, "Not a directory", make_file(env, "file"), mnt);
 }
 
 static void c21_refuses_a_source_that_it_may_not_read(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "closed"), *mnt = make_dir(env, "m");
+    const char *source = kvt_work_dir(env, "closed", 0755), *mnt = kvt_work_dir(env, "m", 0755);
     assert_int_equal(chmod(source, 0700), 0);
-    assert_refused_as(env, NOBODY, "Permission denied", (const char *const[]){source, mnt, NULL});
+    assert_refused_as(env, KVT_NOBODY, "Permission denied",
+                      (const char *const[]){source, mnt, NULL});
 }
 
 static void c21_refuses_a_source_without_user_attributes(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "ramfs"), *mnt = make_dir(env, "m");
+    const char *source = kvt_work_dir(env, "ramfs", 0755), *mnt = kvt_work_dir(env, "m", 0755);
     assert_int_equal(mount("ramfs", source, "ramfs", 0, NULL), 0);
     assert_refused(env, "extended attributes", source, mnt);
     assert_int_equal(kvt_count_names(source), 0);
@@ -184,7 +155,7 @@ static void c21_refuses_a_source_without_user_attributes(void **state)
 static void c21_serves_a_read_only_source_with_ro_alone(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "tmpfs"), *mnt = make_dir(env, "m");
+    const char *source = kvt_work_dir(env, "tmpfs", 0755), *mnt = kvt_work_dir(env, "m", 0755);
     assert_int_equal(mount("tmpfs", source, "tmpfs", 0, NULL), 0);
     char below[PATH_MAX], above[PATH_MAX];
     snprintf(below, sizeof(below), "%s/a", source);
@@ -204,17 +175,17 @@ static void c21_serves_a_read_only_source_with_ro_alone(void **state)
 static void c21_refuses_a_mount_point_that_is_no_directory(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "s");
-    assert_refused(env, "No such file or directory", source, in_work(env, "missing"));
+    const char *source = kvt_work_dir(env, "s", 0755);
+    assert_refused(env, "No such file or directory", source, kvt_work_path(env, "missing"));
     assert_refused(env, "Not a directory", source, make_file(env, "file"));
-    assert_refused(env, "inside the source", source, make_dir(env, "s/inner"));
+    assert_refused(env, "inside the source", source, kvt_work_dir(env, "s/inner", 0755));
 }
 
 static void c21_refuses_a_mount_point_that_is_served(void **state)
 {
     struct kvt_env *env = *state;
     assert_refused(env, "already served", env->source, env->mnt);
-    assert_refused(env, "already served", make_dir(env, "s"), env->mnt);
+    assert_refused(env, "already served", kvt_work_dir(env, "s", 0755), env->mnt);
     use(kvt_mnt(env, ""), 1); // the other one goes on
 }
 
@@ -237,7 +208,7 @@ static void c21_refuses_options_by_name(void **state)
         {"unsealed=maybe", "unsealed"},
     };
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "s"), *mnt = make_dir(env, "m");
+    const char *source = kvt_work_dir(env, "s", 0755), *mnt = kvt_work_dir(env, "m", 0755);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_refused(env, cases[i].text, source, mnt, "-o", cases[i].options);
     assert_refused(env, "-q", source, mnt, "-q");
@@ -247,7 +218,7 @@ static void c21_refuses_options_by_name(void **state)
 static void c21_refuses_missing_arguments(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "s"), *mnt = make_dir(env, "m");
+    const char *source = kvt_work_dir(env, "s", 0755), *mnt = kvt_work_dir(env, "m", 0755);
     assert_refused_as(env, 0, "usage", (const char *const[]){NULL});
     assert_refused(env, "usage", source);
     assert_refused(env, "usage", source, mnt, mnt);
@@ -260,9 +231,9 @@ static void c21_refuses_missing_arguments(void **state)
 static void c21_mounts_over_an_ordinary_mount(void **state)
 {
     struct kvt_env *env = *state;
-    const char *volume = make_dir(env, "volume");
+    const char *volume = kvt_work_dir(env, "volume", 0755);
     assert_int_equal(mount("tmpfs", volume, "tmpfs", 0, NULL), 0);
-    pid_t pid = start(env, NULL, make_dir(env, "s"), volume); // on the mount point
+    pid_t pid = start(env, NULL, kvt_work_dir(env, "s", 0755), volume); // on the mount point
     use(volume, 1);
     stop(pid, volume);
     assert_int_equal(kvt_count_names(volume), 0);
@@ -290,13 +261,13 @@ static void c21_replaces_a_dead_mount(void **state)
 static void kill_daemon(pid_t pid)
 {
     kill(pid, SIGKILL);
-    assert_int_equal(end_of(pid), 128 + SIGKILL);
+    assert_int_equal(kvt_end_of(pid), 128 + SIGKILL);
 }
 
 static void c21_replaces_a_dead_mount_that_hides_its_source(void **state)
 {
     struct kvt_env *env = *state;
-    const char *cache = make_dir(env, "cache");
+    const char *cache = kvt_work_dir(env, "cache", 0755);
     pid_t pid = start(env, NULL, cache, cache);
     use(cache, 1);
     kill_daemon(pid);
@@ -317,7 +288,8 @@ static void c21_takes_every_character_in_paths(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char name[64];
         snprintf(name, sizeof(name), "s %s", names[i]);
-        const char *source = make_dir(env, name), *mnt = make_dir(env, names[i]);
+        const char *source = kvt_work_dir(env, name, 0755),
+                   *mnt = kvt_work_dir(env, names[i], 0755);
         pid_t pid = start(env, "fsname=a\\,b", source, mnt);
         use(mnt, 1);
         kill_daemon(pid);
@@ -336,23 +308,23 @@ static void c21_takes_every_character_in_paths(void **state)
 static void end_background(const char *mnt)
 {
     assert_int_equal(umount2(mnt, 0), 0);
-    assert_int_equal(end_of(-1), 0);
+    assert_int_equal(kvt_end_of(-1), 0);
 }
 
 static void c21_returns_from_the_background_when_it_serves(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "s"), *mnt = make_dir(env, "m");
+    const char *source = kvt_work_dir(env, "s", 0755), *mnt = kvt_work_dir(env, "m", 0755);
     kvt_stop(env); // no other child
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     for (unsigned round = 10; round < 15; round++) {
         char *argv[] = {"kvsealfs", (char *)source, (char *)mnt, NULL};
-        assert_int_equal(end_of(spawn(in_work(env, "start.log"), 0, argv)), 0);
+        assert_int_equal(kvt_end_of(spawn(kvt_work_path(env, "start.log"), 0, argv)), 0);
         assert_true(is_fuse(mnt));
         use(mnt, round);
         end_background(mnt);
     }
-    assert_int_equal(count_lines(in_work(env, "start.log"), "\n"), 0);
+    assert_int_equal(count_lines(kvt_work_path(env, "start.log"), "\n"), 0);
 }
 
 /* mount(8) gives its helper no PATH of ours: the program is where it is installed, for the
@@ -360,7 +332,8 @@ static void c21_returns_from_the_background_when_it_serves(void **state)
 static void c21_is_mounted_by_mount(void **state)
 {
     struct kvt_env *env = *state;
-    const char *source = make_dir(env, "s"), *mnt = make_dir(env, "m"), *bin = "/usr/local/bin";
+    const char *source = kvt_work_dir(env, "s", 0755), *mnt = kvt_work_dir(env, "m", 0755),
+               *bin = "/usr/local/bin";
     if (access("/sbin/mount.fuse", X_OK) != 0 && access("/sbin/mount.fuse3", X_OK) != 0) {
         print_message("SKIPPED: mount.fuse is not installed\n");
         skip();
@@ -385,7 +358,7 @@ static void c21_says_what_it_is(void **state)
     struct kvt_env *env = *state;
     for (int i = 0; i < 2; i++) {
         char *argv[] = {"kvsealfs", i ? "--version" : "--help", NULL};
-        assert_int_equal(end_of(spawn(env->log, 0, argv)), 0);
+        assert_int_equal(kvt_end_of(spawn(env->log, 0, argv)), 0);
         assert_true(kvt_log_has(env, i ? KVSEAL_VERSION : "on_corrupt"));
     }
 }

@@ -14,22 +14,13 @@
 
 #include "core/crc32c.h"
 #include "core/digest.h"
+#include "tests/unit/random.h"
 
 #define CHUNK     ((size_t)512)
 #define CHUNKS    ((size_t)256)
 #define FILE_SIZE (CHUNK * CHUNKS)
 
 static unsigned char content[FILE_SIZE];
-static uint64_t random_state;
-
-static inline uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
 static inline size_t random_below(size_t limit)
 {
     return (size_t)((next_random() >> 16) % limit);
@@ -40,7 +31,7 @@ static inline int set_up(void **state)
 {
     static struct kvs_digest digest;
 
-    random_state = 88172645463325252u;
+    random_state = RANDOM_SEED;
     for (size_t i = 0; i < FILE_SIZE; i++)
         content[i] = (unsigned char)(next_random() >> 32);
     kvs_digest_init(&digest);

@@ -15,6 +15,7 @@
 
 #include "core/crc32c.h"
 #include "core/crc32c_lanes.h"
+#include "tests/unit/random.h"
 
 #define MAX_LEN 4096
 
@@ -50,16 +51,6 @@ static const struct {
 
 #define FOR_EACH(i)                                                                                \
     for (size_t i = 0; i < sizeof(implementations) / sizeof(implementations[0]); i++)
-
-static uint64_t random_state = 1;
-
-static uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
 
 static void fill_random(unsigned char *data, size_t len)
 {

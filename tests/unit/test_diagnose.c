@@ -21,17 +21,8 @@
 #include "core/record.h"
 #include "core/util.h"
 #include "core/verify.h"
+#include "tests/unit/random.h"
 #include "tests/unit/scratch.h"
-
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t draw(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
 
 static unsigned char *make_block(size_t size)
 {
@@ -39,7 +30,7 @@ static unsigned char *make_block(size_t size)
 
     assert_non_null(block);
     for (size_t i = 0; i < size; i++)
-        block[i] = (unsigned char)(draw() >> 24);
+        block[i] = (unsigned char)(next_random() >> 24);
     if (size > 0)
         block[size - 1] = 0x55; /* no zeros of its own at the end */
     return block;
@@ -90,8 +81,8 @@ static void flips_in_large_blocks_are_found_fast(void **state)
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
     for (int i = 0; i < 20; i++) {
-        size_t byte = i == 0 ? 0 : i == 1 ? size - 1 : draw() % size;
-        unsigned bit = (unsigned)(draw() % 8);
+        size_t byte = i == 0 ? 0 : i == 1 ? size - 1 : next_random() % size;
+        unsigned bit = (unsigned)(next_random() % 8);
         block[byte] ^= (unsigned char)(1u << bit);
         struct kvs_diagnosis diagnosis = diagnose(recorded, block, size);
         assert_flip(&diagnosis, byte, bit);
@@ -132,7 +123,7 @@ static void two_flips_in_large_blocks_are_never_one(void **state)
     uint32_t recorded = kvs_crc32c(0, block, size);
 
     for (int i = 0; i < 50; i++) {
-        size_t a = draw() % size, b = draw() % size;
+        size_t a = next_random() % size, b = next_random() % size;
         if (a == b)
             continue;
         block[a] ^= 1;
@@ -152,7 +143,7 @@ static void random_damage_is_told_about_as_often_as_said(void **state)
     int claims = 0;
 
     for (int i = 0; i < 400; i++) {
-        struct kvs_diagnosis diagnosis = diagnose((uint32_t)(draw() >> 32), block, size);
+        struct kvs_diagnosis diagnosis = diagnose((uint32_t)(next_random() >> 32), block, size);
         claims += diagnosis.is_one_bit;
         assert_false(diagnosis.is_record_swapped || diagnosis.is_extended ||
                      diagnosis.is_tail_zero || diagnosis.is_empty || diagnosis.is_record_inverted);

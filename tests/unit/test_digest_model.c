@@ -24,21 +24,12 @@ static void *reallocate(void *memory, size_t size)
 
 #define realloc reallocate
 #include "core/digest.c"
+#include "tests/unit/random.h"
 #undef realloc
 
 #define MODEL_SIZE  ((size_t)200)
 #define MODEL_STEPS 100000
 #define IN_FLIGHT   4
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
 
 static size_t random_below(size_t limit)
 {

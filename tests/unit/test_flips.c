@@ -9,22 +9,13 @@
 #include <cmocka.h>
 
 #include "core/crc32c.h"
+#include "tests/unit/random.h"
 
 #define LARGE_BLOCK  ((size_t)4 << 20)
 #define PIECE        ((size_t)4096)
 #define PIECES       (LARGE_BLOCK / PIECE)
 #define RANDOM_FLIPS 100000
 #define FULL_CHECKS  100 /* every so many-th random change is summed in full, too */
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
 
 static unsigned char *new_random_block(size_t len)
 {
