@@ -21,7 +21,7 @@
 /* Memory in pages of this size is few segments to a device. */
 #define KVS_HUGE_PAGE ((size_t)2 << 20)
 
-/* One read request below; also the unit of the per-piece sums. */
+/* The unit of the per-piece sums, and of buffered reads. */
 #define KVS_PIECE_SIZE ((size_t)1 << 20)
 
 /* A block changed if any of this did: device, inode, size, mtime, ctime or record. */

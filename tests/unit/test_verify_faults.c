@@ -396,6 +396,27 @@ static int reset(void **state)
     return 0;
 }
 
+/* A device is slower when it waits for the next request while a piece is summed. */
+static void check_requests(const struct ground *ground)
+{
+    const size_t size = 3 * KVS_PIECE_SIZE + 5;
+    struct kvs_verification verification;
+    int fd = make_block(ground, size);
+
+    set_on_read(NULL);
+    assert_verdict(fd, KVS_INTACT, false);
+    assert_int_equal(reads, is_direct(fd) ? 1 : 4);
+    set_on_read(NULL);
+    assert_int_equal(verify(fd, KVS_PIECE_SIZE, &verification), 0);
+    assert_int_equal(reads, 4);
+    drop_block(fd);
+}
+
+static void direct_blocks_are_read_at_once_where_there_is_room(void **state)
+{
+    on_every_ground(check_requests);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +429,7 @@ int main(void)
         cmocka_unit_test_setup(c16_short_and_interrupted_reads_are_continued, reset),
         cmocka_unit_test_setup(c20_refused_direct_reads_become_buffered, reset),
         cmocka_unit_test_setup(c15_a_sum_needs_two_readings_that_agree, reset),
+        cmocka_unit_test_setup(direct_blocks_are_read_at_once_where_there_is_room, reset),
     };
 
     return cmocka_run_group_tests_name("verify_faults", tests, set_up, tear_down);
