@@ -183,12 +183,12 @@ static void c06_no_byte_outside_is_read(void **state)
     unmap_guarded(data, MAX_LEN);
 }
 
-/* Where one lane, and one round of them, ends and the next begins. */
+/* Where one lane, and one round of them, ends and the next begins; where prefetching does. */
 static void c06_lengths_around_the_lanes(void **state)
 {
     enum { KIB = 1024, MOST = 1100 * KIB };
-    static const size_t lengths[] = {16 * KIB,  48 * KIB,  64 * KIB,  65 * KIB,
-                                     128 * KIB, 192 * KIB, 256 * KIB, 320 * KIB,
+    static const size_t lengths[] = {6 * KIB,   8 * KIB,   16 * KIB,  48 * KIB,  64 * KIB,
+                                     65 * KIB,  128 * KIB, 192 * KIB, 256 * KIB, 320 * KIB,
                                      500 * KIB, 512 * KIB, 576 * KIB, 1024 * KIB};
     unsigned char *data = map_guarded(MOST);
 
