@@ -507,10 +507,13 @@ struct errand {
     struct kvs_fs *fs;
     void (*work)(struct kvs_fs *);
     char *memory;
+    atomic_bool is_left; /* by the thread or by who waits for it; the second frees it */
 };
 
-static void free_errand(struct errand *errand)
+static void leave_errand(struct errand *errand)
 {
+    if (!atomic_exchange(&errand->is_left, true))
+        return;
     free(errand->memory);
     free(errand);
 }
@@ -522,6 +525,7 @@ static void *run_errand(void *argument)
     scratch = errand->memory;
     errand->work(errand->fs);
     scratch = NULL;
+    leave_errand(errand);
     return NULL;
 }
 
@@ -537,12 +541,12 @@ int kvs_worker_run_once(struct kvs_fs *fs, void (*work)(struct kvs_fs *), unsign
     block_signals(&mask);
     int error = errand->memory ? -pthread_create(&thread, NULL, run_errand, errand) : -ENOMEM;
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    if (!error) {
+    if (error) {
+        errand->is_left = true;
+    } else {
         struct timespec until = kvs_clock_deadline(limit_ms);
         error = -pthread_timedjoin_np(thread, NULL, &until);
-        if (error) /* it goes on, and uses the errand */
-            return error;
     }
-    free_errand(errand);
+    leave_errand(errand);
     return error;
 }
