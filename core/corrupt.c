@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/lease.h"
 #include "core/log.h"
-#include "core/record.h"
 #include "core/state_dir.h"
 #include "core/temporary.h"
 #include "core/util.h"
@@ -116,29 +116,6 @@ bool kvs_corrupt_is_aside(const char *name)
     return kvs_temporary_is(name, KVS_ASIDE_PREFIX);
 }
 
-int kvs_corrupt_sweep(int dir_fd, const char *name)
-{
-    kvs_cleanup_fd int fd = -1;
-    struct kvs_record record;
-    struct stat st;
-
-    /* Looked at before it is opened: opening a FIFO would wait. */
-    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (!kvs_corrupt_is_aside(name) || !S_ISREG(st.st_mode) ||
-        time(NULL) - st.st_ctime < KVS_ASIDE_AGE_S)
-        return -EAGAIN;
-    fd = openat(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int r = kvs_record_read(fd, &record);
-    if (r < 0)
-        return r;
-    if (record.kind == KVS_RECORD_NONE)
-        return -EAGAIN;
-    return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
-}
-
 /* NAME-TIME-INODE, with a number behind it from the second try on. */
 static void make_quarantine_name(char made[NAME_SIZE], const char *name, ino_t ino, int number)
 {
@@ -209,4 +186,46 @@ int kvs_corrupt_quarantine(int source_fd, int dir_fd, const char *name, dev_t de
         kvs_log(KVS_LOG_BACKING_ERROR, LOG_WARNING, "the cause of a quarantined block is lost: %s",
                 strerror(-cause_result));
     return 0;
+}
+
+/* ---- what a kill left behind ---- */
+
+/* Where it is not found again by the name that it had, which nobody knows any more. */
+static int keep_good(int source_fd, int dir_fd, const char *name,
+                     const struct kvs_verification *found)
+{
+    int r = kvs_corrupt_quarantine(source_fd, dir_fd, name, found->stat.st_dev, found->stat.st_ino,
+                                   "?", found);
+
+    if (r == 0)
+        kvs_log(KVS_LOG_OTHER, LOG_WARNING,
+                "a good block whose name was lost in a kill is kept in %s: see kvseal quarantine "
+                "list",
+                KVS_QUARANTINE_DIR);
+    return r;
+}
+
+int kvs_corrupt_sweep(int source_fd, int dir_fd, const char *name, struct kvs_reading *reading)
+{
+    kvs_cleanup_fd int fd = -1;
+    struct kvs_verification found;
+    struct stat st;
+
+    /* Looked at before it is opened: opening a FIFO would wait. */
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!kvs_corrupt_is_aside(name) || !S_ISREG(st.st_mode) ||
+        time(NULL) - st.st_ctime < KVS_ASIDE_AGE_S)
+        return -EAGAIN;
+    fd = openat(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int r = kvs_verify(fd, reading, &found);
+    if (r < 0)
+        return r;
+    if (found.verdict == KVS_UNSEALED || kvs_lease_is_open_for_writing(fd))
+        return -EAGAIN;
+    if (found.verdict == KVS_INTACT)
+        return keep_good(source_fd, dir_fd, name, &found);
+    return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
 }

@@ -36,10 +36,12 @@ int kvs_corrupt_quarantine(int source_fd, int dir_fd, const char *name, dev_t de
  * 16 hexadecimal digits. Nobody else should make such names. */
 bool kvs_corrupt_is_aside(const char *name);
 
-/* Removes such a name if a kill has left it there: a regular file with a record whose ctime, which
- * the move has set, is KVS_ASIDE_AGE_S old. 0 it is gone; -EAGAIN it is younger, or not ours;
- * -errno. */
-int kvs_corrupt_sweep(int dir_fd, const char *name);
+/* Ends what a kill has left under such a name: a regular file with a record whose ctime, which the
+ * move has set, is KVS_ASIDE_AGE_S old. It is verified first, since it may have been moved by
+ * mistake, and not have been given back: a corrupt one is removed, a good one goes into quarantine.
+ * `reading`: as for kvs_verify(). 0 it is gone; -EAGAIN it is younger, in use, or not ours; -errno.
+ */
+int kvs_corrupt_sweep(int source_fd, int dir_fd, const char *name, struct kvs_reading *reading);
 #define KVS_ASIDE_AGE_S 600 /* clocks of nodes differ */
 
 #endif

@@ -139,14 +139,19 @@ static void count_outcome(struct kvs_scrub *scrub, enum kvs_scrub_outcome outcom
     pthread_mutex_unlock(&scrub->lock);
 }
 
-static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
+static struct kvs_reading read_at_pace(struct kvs_scrub *scrub)
 {
-    struct kvs_reading reading = {
+    return (struct kvs_reading){
         .memory = scrub->memory,
         .capacity = KVS_PIECE_SIZE,
         .before_piece = kvs_scrub_keep_pace,
         .context = scrub,
     };
+}
+
+static int check_block(struct kvs_scrub *scrub, struct kvs_scrub_block *block)
+{
+    struct kvs_reading reading = read_at_pace(scrub);
     size_t suspects = scrub->cursor.suspect_count;
     int r = kvs_scrub_check(block, &reading, scrub->options.min_age, &scrub->host);
 
@@ -230,13 +235,17 @@ static void report_error(struct kvs_scrub *scrub, const struct kvs_walk_entry *e
         scrub->host.report(scrub->host.context, &block);
 }
 
-static void sweep(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
+static int sweep(struct kvs_scrub *scrub, const struct kvs_walk_entry *entry)
 {
-    if (kvs_corrupt_sweep(entry->dir_fd, entry->name) < 0)
-        return;
-    pthread_mutex_lock(&scrub->lock);
-    scrub->progress.stale_removed++;
-    pthread_mutex_unlock(&scrub->lock);
+    struct kvs_reading reading = read_at_pace(scrub);
+    int r = kvs_corrupt_sweep(scrub->source_fd, entry->dir_fd, entry->name, &reading);
+
+    if (r == 0) {
+        pthread_mutex_lock(&scrub->lock);
+        scrub->progress.stale_removed++;
+        pthread_mutex_unlock(&scrub->lock);
+    }
+    return r == -ECANCELED ? r : 0;
 }
 
 #define ROUND_IS_OVER 1
@@ -254,7 +263,7 @@ static int visit(void *context, const struct kvs_walk_entry *entry)
     if (!kvs_scrub_is_ours(scrub, entry->path))
         return 0;
     if (entry->kind == KVS_WALK_TEMPORARY && scrub->options.sweeps)
-        sweep(scrub, entry);
+        return sweep(scrub, entry);
     return entry->kind == KVS_WALK_FILE ? check_next(scrub, entry) : 0;
 }
 

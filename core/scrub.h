@@ -29,7 +29,7 @@ struct kvs_scrub_options {
     unsigned shards;
     uint64_t min_age; /* seconds since the last change of what is not fresh any more */
     bool keeps_no_cursor;
-    bool sweeps; /* removes what a killed kvseal left: kvs_corrupt_sweep() */
+    bool sweeps; /* ends what a killed kvseal left: kvs_corrupt_sweep() */
 };
 
 /* `within` where none is asked for: coverage is reported for this time. */
@@ -89,7 +89,7 @@ struct kvs_scrub_progress {
     uint64_t pass_ahead; /* ... and still ahead, about */
     uint64_t bytes_read; /* to verify, since the start, as are the following */
     uint64_t blocks[KVS_SCRUB_OUTCOMES];
-    uint64_t stale_removed; /* temporary names of a kvseal that was killed */
+    uint64_t stale_removed; /* temporary names of a killed kvseal that are gone */
     uint64_t suspects;      /* waiting to be checked again */
     char position[256];     /* escaped; the end may be "..." */
 };

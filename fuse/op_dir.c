@@ -18,6 +18,7 @@
 #include "fuse/worker.h"
 
 #define ENTRIES_SIZE ((size_t)32 << 10)
+#define MOST_REPLY   KVS_MAX_REQUEST
 
 /* fi->fh of a directory. What was read and did not fit into a reply waits for the next one. */
 struct open_dir {
@@ -131,11 +132,15 @@ static int load_entries(struct open_dir *dir)
 }
 
 /* What a kill of the daemon left behind goes when the directory is listed: nobody else would ever
- * find it. */
+ * find it. The worker's memory is shared with the reply. */
 static bool is_swept(fuse_req_t req, const struct open_dir *dir, const char *name)
 {
-    return kvs_corrupt_is_aside(name) && !kvs_fs_of(req)->options.read_only &&
-           kvs_corrupt_sweep(dir->fd, name) == 0;
+    const struct kvs_fs *fs = kvs_fs_of(req);
+    struct kvs_reading reading = {.memory = (char *)kvs_worker_scratch() + MOST_REPLY,
+                                  .capacity = KVS_SCRATCH_SIZE - MOST_REPLY};
+
+    return kvs_corrupt_is_aside(name) && !fs->options.read_only &&
+           kvs_corrupt_sweep(fs->source_fd, dir->fd, name, &reading) == 0;
 }
 
 /* Fills `reply` with whole entries. An error after the first entry waits for the next call. */
@@ -171,7 +176,7 @@ void kvs_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     char *reply = kvs_worker_scratch();
     size_t len = 0;
     pthread_mutex_lock(&dir->lock);
-    int error = fill_reply(req, ino, dir, offset, reply, KVS_MIN(size, KVS_SCRATCH_SIZE), &len);
+    int error = fill_reply(req, ino, dir, offset, reply, KVS_MIN(size, MOST_REPLY), &len);
     pthread_mutex_unlock(&dir->lock);
     if (error)
         kvs_reply_error(req, error);

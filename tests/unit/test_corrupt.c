@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "core/corrupt.h"
+#include "core/crc32c.h"
 #include "core/record.h"
 #include "tests/unit/scratch.h"
 
@@ -395,24 +396,61 @@ static void c13_quarantine_fails_and_loses_nothing(void **state)
 
 #define ASIDE ".kvseal-0123456789abcdef"
 
-static void store_aside(const char *name, bool has_record)
+static int sweep(const char *name)
+{
+    static char memory[KVS_PIECE_SIZE] __attribute__((aligned(KVS_IO_ALIGN)));
+    struct kvs_reading reading = {.memory = memory, .capacity = sizeof(memory)};
+
+    return kvs_corrupt_sweep(dir_fd, dir_fd, name, &reading);
+}
+
+/* "wrong", with this record; 0: none. */
+static void store_aside(const char *name, uint32_t record)
 {
     store(name, "wrong");
     int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
-    if (has_record)
-        assert_int_equal(kvs_record_write(fd, 1), 0);
+    if (record != 0)
+        assert_int_equal(kvs_record_write(fd, record), 0);
     close(fd);
 }
 
 static void c23_what_a_kill_left_aside_is_swept(void **state)
 {
-    store_aside(ASIDE, true);
-    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -EAGAIN); /* somebody may be at it */
+    store_aside(ASIDE, 1);
+    assert_int_equal(sweep(ASIDE), -EAGAIN); /* somebody may be at it */
     ctime_age = KVS_ASIDE_AGE_S + 1;
-    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), 0);
-    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -ENOENT);
+    assert_int_equal(sweep(ASIDE), 0);
+    assert_int_equal(sweep(ASIDE), -ENOENT);
     assert_content(dir_fd, BLOCK, "wrong");
+}
+
+/* It was stored anew between a look and the move, and the kill came before it was given back. */
+static void c23_a_good_block_that_was_left_aside_is_not_lost(void **state)
+{
+    struct dirent **names = NULL;
+
+    store_aside(ASIDE, kvs_crc32c(0, "wrong", 5));
+    ctime_age = KVS_ASIDE_AGE_S + 1;
+    assert_int_equal(sweep(ASIDE), 0);
+    assert_int_equal(fstatat(dir_fd, ASIDE, &(struct stat){0}, 0), -1);
+    int fd = openat(dir_fd, ".kvseal/quarantine", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(scandirat(fd, ".", &names, NULL, alphasort), 4);
+    assert_content(fd, names[2]->d_name, "wrong"); /* behind it is its cause */
+    for (int i = 0; i < 4; i++)
+        free(names[i]);
+    free(names);
+    close(fd);
+}
+
+static void c15_what_is_aside_and_in_use_stays(void **state)
+{
+    store_aside(ASIDE, 1);
+    ctime_age = KVS_ASIDE_AGE_S + 1;
+    int fd = openat(dir_fd, ASIDE, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(sweep(ASIDE), -EAGAIN);
+    close(fd);
+    assert_int_equal(sweep(ASIDE), 0);
 }
 
 static void c23_nothing_else_is_swept(void **state)
@@ -424,15 +462,15 @@ static void c23_nothing_else_is_swept(void **state)
     ctime_age = KVS_ASIDE_AGE_S + 1;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         assert_false(kvs_corrupt_is_aside(others[i]));
-        store_aside(others[i], true);
-        assert_int_equal(kvs_corrupt_sweep(dir_fd, others[i]), -EAGAIN);
+        store_aside(others[i], 1);
+        assert_int_equal(sweep(others[i]), -EAGAIN);
     }
     assert_true(kvs_corrupt_is_aside(ASIDE));
-    store_aside(ASIDE, false); /* not a block of ours */
-    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -EAGAIN);
+    store_aside(ASIDE, 0); /* not a block of ours */
+    assert_int_equal(sweep(ASIDE), -EAGAIN);
     __real_unlinkat(dir_fd, ASIDE, 0);
     assert_int_equal(mkfifoat(dir_fd, ASIDE, 0600), 0);
-    assert_int_equal(kvs_corrupt_sweep(dir_fd, ASIDE), -EAGAIN);
+    assert_int_equal(sweep(ASIDE), -EAGAIN);
 }
 
 int main(void)
@@ -454,6 +492,8 @@ int main(void)
         CASE(c22_quarantine_follows_no_symlink),
         CASE(c13_quarantine_fails_and_loses_nothing),
         CASE(c23_what_a_kill_left_aside_is_swept),
+        CASE(c23_a_good_block_that_was_left_aside_is_not_lost),
+        CASE(c15_what_is_aside_and_in_use_stays),
         CASE(c23_nothing_else_is_swept),
     };
 #undef CASE
