@@ -14,7 +14,9 @@
  * -errno of the file system. */
 int kvs_seal_beside_check(int fd);
 
-/* Seals it: two agreeing readings, and then the record, while a lease keeps writers out. As
+/* Seals it: two agreeing readings, and then the record, while a lease keeps writers out. Waits for
+ * the end of the clock's tick that the last change was in: 40 ms, or 2 s where ctimes are whole
+ * seconds. As
  * kvs_seal_beside_check(), and -EBUSY when it changed meanwhile, -EIO when no readings agree. An
  * existing record is never touched. `scratch`: as for kvs_sum_agreed(). */
 int kvs_seal_beside(int fd, void *scratch, size_t scratch_len, uint32_t *crc_ret);

@@ -3,6 +3,7 @@
 // were, and where something cannot be done.
 #include "tests/mount/fixture.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -10,6 +11,8 @@
 #include <time.h>
 
 #include "core/page_cache.h"
+#include "core/seal_beside.h"
+#include "core/verify.h"
 
 #define SIZE ((size_t)300 << 10)
 
@@ -171,6 +174,57 @@ static void c15_nothing_is_wrong_beside_a_live_mount(void **state)
 }
 
 /* What is found on the mount itself was refused by the daemon. */
+/* Takes the record away while it has the block open, as who writes beside a mount should. */
+static void rewrite(const char *path, unsigned i)
+{
+    char bytes[64];
+
+    snprintf(bytes, sizeof(bytes), "%063u", i);
+    int fd = kvt_open(path, O_WRONLY);
+    kvt_remove_record(path);
+    assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+    close(fd);
+}
+
+/* Whatever the clock of the file system: the last one to close sees no record but its own sum. */
+static void c15_no_wrong_record_beside_a_writer(void **state)
+{
+    struct kvt_env *env = *state;
+    const char *path = own(env, "a");
+    const uint64_t end = kvt_now_ms() + 3000;
+    unsigned sealed = 0, busy = 0;
+    void *scratch = aligned_alloc(KVS_IO_ALIGN, KVS_PIECE_SIZE);
+
+    assert_int_equal(kvt_write_file(path, O_CREAT | O_WRONLY, 64, 1, 0), 0);
+    assert_true(signal(SIGIO, SIG_IGN) != SIG_ERR);
+    while (kvt_now_ms() < end) {
+        pid_t writer = fork();
+        if (writer == 0) {
+            for (unsigned i = 0; i < 8; i++) {
+                rewrite(path, i + (unsigned)kvt_now_ms());
+                usleep(i % 4 * 8000);
+            }
+            _exit(0);
+        }
+        for (bool is_over = false; !is_over;) {
+            uint32_t crc = 0;
+            int status = 0;
+            is_over = waitpid(writer, &status, WNOHANG) == writer;
+            assert_int_equal(status, 0);
+            int fd = kvt_open(path, O_RDONLY);
+            int r = kvs_seal_beside(fd, scratch, KVS_PIECE_SIZE, &crc);
+            close(fd);
+            sealed += r == 0;
+            busy += r == -EBUSY;
+            assert_true(r == 0 || r == -EBUSY || r == -EEXIST);
+        }
+        kvt_assert_sealed(path);
+    }
+    print_message("%u sealed, %u busy\n", sealed, busy);
+    assert_true(sealed > 0 && busy > 0);
+    free(scratch);
+}
+
 static void on_the_mount_the_daemon_judges(void **state)
 {
     struct kvt_env *env = *state;
@@ -377,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         kvt_test(c15_nothing_is_wrong_beside_a_live_mount),
+        kvt_test(c15_no_wrong_record_beside_a_writer),
         kvt_test(on_the_mount_the_daemon_judges),
         kvt_test(c17_cache_and_times_stay_as_they_were),
         kvt_test(a_flip_is_found_hot_and_cold),
