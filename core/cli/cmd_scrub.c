@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/cli/cli.h"
+#include "core/cli/progress.h"
 #include "core/cli/source.h"
 #include "core/format.h"
 #include "core/log.h"
@@ -127,10 +128,13 @@ static void report(void *context, const struct kvs_scrub_block *block)
         run->is_incomplete = true;
     if (!is_worth_a_line(run, block->outcome))
         return;
-    if (run->common.is_json)
+    if (run->common.is_json) {
         print_json(run, block);
-    else
+    } else {
+        kvs_cli_output_begin();
         print_line(run, block);
+        kvs_cli_output_end();
+    }
     if (block->error < 0)
         kvs_cli_complain(*block->path != '\0' ? block->path : run->source,
                          block->outcome == KVS_SCRUB_CORRUPT ? verbs[run->on_corrupt] : "read",
@@ -200,6 +204,25 @@ static void stop(int number)
     kvs_scrub_stop(running);
 }
 
+static void look_at_round(void *context, struct kvs_cli_amounts *amounts_ret)
+{
+    struct kvs_scrub_progress progress;
+
+    kvs_scrub_progress(context, &progress);
+    amounts_ret->done = progress.pass_bytes;
+    amounts_ret->total = progress.pass_bytes + progress.pass_ahead;
+}
+
+/* One round, with a bar on a terminal. */
+static int scrub_round(struct kvs_scrub *scrub)
+{
+    struct kvs_cli_progress *bar = kvs_cli_progress_watch(look_at_round, scrub);
+    int r = kvs_scrub_pass(scrub);
+
+    kvs_cli_progress_end(bar);
+    return r;
+}
+
 static int scrub_rounds(struct run *run, struct kvs_scrub *scrub)
 {
     struct sigaction action = {.sa_handler = stop};
@@ -211,7 +234,7 @@ static int scrub_rounds(struct run *run, struct kvs_scrub *scrub)
     do {
         struct kvs_scrub_progress progress;
 
-        r = kvs_scrub_pass(scrub);
+        r = scrub_round(scrub);
         kvs_scrub_progress(scrub, &progress);
         if (run->common.is_json)
             summarize_json(&progress, r == 0);

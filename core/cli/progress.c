@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two threads: one counts what there is to do, one paints.
+// Two threads: one counts what there is to do, unless the work does, and one paints.
 #include "core/cli/progress.h"
 
 #include <fcntl.h>
@@ -22,7 +22,9 @@
 #define LINE_SIZE 128
 
 struct kvs_cli_progress {
-    char **operands;
+    char **operands; /* NULL: `look` counts, and there is no counter */
+    void (*look)(void *context, struct kvs_cli_amounts *amounts_ret);
+    void *context;
     atomic_ullong done, total;
     atomic_bool is_counted; /* `total` is all */
     atomic_bool is_ending;
@@ -112,9 +114,12 @@ static void render_bar(char *line, size_t size, double share, uint64_t total)
 
 static void render(struct kvs_cli_progress *progress, char line[LINE_SIZE])
 {
-    uint64_t done = atomic_load(&progress->done);
-    uint64_t total = atomic_load(&progress->total);
+    struct kvs_cli_amounts amounts = {atomic_load(&progress->done), atomic_load(&progress->total)};
     bool is_counted = atomic_load(&progress->is_counted);
+
+    if (progress->look != NULL)
+        progress->look(progress->context, &amounts);
+    uint64_t done = amounts.done, total = amounts.total;
     double rate = (double)done / KVS_MAX(seconds_since(&progress->start), 0.001);
     char rate_text[KVS_FORMAT_SIZE], done_text[KVS_FORMAT_SIZE], what[LINE_SIZE / 2];
 
@@ -186,30 +191,45 @@ static void destroy(struct kvs_cli_progress *progress)
     free(progress);
 }
 
-struct kvs_cli_progress *kvs_cli_progress_start(char **operands)
+/* With the painter running; NULL as of kvs_cli_progress_start(). */
+static struct kvs_cli_progress *make_progress(const struct kvs_cli_progress *settings)
 {
     struct kvs_cli_progress *progress = NULL;
     pthread_condattr_t monotonic;
 
-    if (!isatty(STDERR_FILENO) || (progress = calloc(1, sizeof(*progress))) == NULL)
+    if (!isatty(STDERR_FILENO) || (progress = malloc(sizeof(*progress))) == NULL)
         return NULL;
-    progress->operands = operands;
+    *progress = *settings;
     clock_gettime(CLOCK_MONOTONIC, &progress->start);
     pthread_mutex_init(&progress->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&progress->ending, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&progress->painter, NULL, run_painter, progress) != 0) {
-        destroy(progress);
-        return NULL;
-    }
-    if (pthread_create(&progress->counter, NULL, run_counter, progress) != 0) {
-        end_painter(progress);
-        destroy(progress);
-        return NULL;
-    }
-    return progress;
+    if (pthread_create(&progress->painter, NULL, run_painter, progress) == 0)
+        return progress;
+    destroy(progress);
+    return NULL;
+}
+
+struct kvs_cli_progress *kvs_cli_progress_start(char **operands)
+{
+    struct kvs_cli_progress *progress = make_progress(
+        &(struct kvs_cli_progress){.operands = operands});
+
+    if (progress == NULL || pthread_create(&progress->counter, NULL, run_counter, progress) == 0)
+        return progress;
+    end_painter(progress);
+    destroy(progress);
+    return NULL;
+}
+
+struct kvs_cli_progress *kvs_cli_progress_watch(void (*look)(void *context,
+                                                             struct kvs_cli_amounts *amounts_ret),
+                                                void *context)
+{
+    return make_progress(
+        &(struct kvs_cli_progress){.look = look, .context = context, .is_counted = true});
 }
 
 void kvs_cli_progress_add(struct kvs_cli_progress *progress, uint64_t bytes)
@@ -223,6 +243,7 @@ void kvs_cli_progress_end(struct kvs_cli_progress *progress)
     if (progress == NULL)
         return;
     end_painter(progress);
-    pthread_join(progress->counter, NULL);
+    if (progress->operands != NULL)
+        pthread_join(progress->counter, NULL);
     destroy(progress);
 }

@@ -12,6 +12,17 @@ struct kvs_cli_progress;
  * there is no thread for it. */
 struct kvs_cli_progress *kvs_cli_progress_start(char **operands);
 
+/* The bytes that there are, and those that are done. */
+struct kvs_cli_amounts {
+    uint64_t done, total;
+};
+
+/* Starts a bar for work that counts by itself: `look` is called by a thread of the bar, until the
+ * end. NULL as above. */
+struct kvs_cli_progress *kvs_cli_progress_watch(void (*look)(void *context,
+                                                             struct kvs_cli_amounts *amounts_ret),
+                                                void *context);
+
 /* So many bytes more are done. Thread-safe. */
 void kvs_cli_progress_add(struct kvs_cli_progress *progress, uint64_t bytes);
 

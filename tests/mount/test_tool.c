@@ -403,10 +403,22 @@ static void an_ordinary_user_is_told_what_it_cannot_read(void **state)
 
 /* ---- progress ---- */
 
+/* Runs the tool on a pseudo-terminal; its exit status. */
+static int run_on_terminal(const char *command, const char *options, const char *path)
+{
+    char line[4 * PATH_MAX];
+
+    snprintf(line, sizeof(line), "timeout 60 script -qec \"'%s' %s %s '%s'\" /dev/null </dev/null",
+             kvt_program("../../core/cli/kvseal"), command, options, path);
+    FILE *stream = popen(line, "r");
+    assert_non_null(stream);
+    output[fread(output, 1, sizeof(output) - 1, stream)] = '\0';
+    return WEXITSTATUS(pclose(stream));
+}
+
 static void progress_is_for_terminals(void **state)
 {
     struct kvt_env *env = *state;
-    char line[4 * PATH_MAX];
 
     for (int i = 0; i < 3; i++) {
         char name[16];
@@ -414,17 +426,36 @@ static void progress_is_for_terminals(void **state)
         assert_int_equal(kvt_store(env, name, SIZE, 1, 0), 0);
     }
     kvt_flip(own(env, "b1"), 5); /* fresh: so it takes two seconds */
-    snprintf(line, sizeof(line), "timeout 60 script -qec \"'%s' verify '%s'\" /dev/null </dev/null",
-             kvt_program("../../core/cli/kvseal"), tree(env));
-    FILE *stream = popen(line, "r");
-    assert_non_null(stream);
-    output[fread(output, 1, sizeof(output) - 1, stream)] = '\0';
-    assert_int_equal(WEXITSTATUS(pclose(stream)), 1);
+    assert_int_equal(run_on_terminal("verify", "", tree(env)), 1);
     assert_says("] ");
     assert_says("/s, 0:00:0");
     assert_says("\r\033[K"); /* and it is wiped */
     assert_int_equal(run("verify", "", tree(env)), 1);
     assert_null(strchr(output, '\r'));
+}
+
+/* A round that takes two seconds, with a corrupt block on the way. */
+static void a_scrub_shows_its_progress_on_terminals(void **state)
+{
+    struct kvt_env *env = *state;
+    const char *options = "--min-age 0 --rate 600K";
+
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "b%d", i);
+        assert_int_equal(kvt_store(env, name, SIZE, 1, 0), 0);
+    }
+    kvt_flip(own(env, "b1"), 5);
+    assert_int_equal(run_on_terminal("scrub", options, tree(env)), 1);
+    assert_says("] ");
+    assert_says("0 % of 1.46 MiB, ");
+    assert_says("/s, 0:00:0");
+    assert_says("\r\033[Kb1: corrupt (expected"); /* the bar is not in a line */
+    assert_says("\r\033[Kscrubbed: ");
+    assert_int_equal(run("scrub", options, tree(env)), 1);
+    assert_null(strchr(output, '\r'));
+    assert_int_equal(run_on_terminal("scrub", "--json --min-age 0", tree(env)), 1);
+    assert_says("{\"path\":\"b1\",\"verdict\":\"corrupt\"");
 }
 
 int main(void)
@@ -440,6 +471,7 @@ int main(void)
         kvt_test(a_file_system_without_attributes_is_named_once),
         kvt_test(an_ordinary_user_is_told_what_it_cannot_read),
         kvt_test(progress_is_for_terminals),
+        kvt_test(a_scrub_shows_its_progress_on_terminals),
     };
     return kvt_main("tool", tests, sizeof(tests) / sizeof(*tests), KVT_DISKS);
 }
