@@ -229,6 +229,21 @@ static void http_is_not_ready_while_it_drains(void **state)
     kvt_fault(env, "clear\n");
 }
 
+static void http_answers_while_a_read_of_the_scrub_hangs(void **state)
+{
+    struct kvt_env *env = *state;
+    kvt_only_on(env, KVT_FAULTFS);
+    assert_int_equal(kvt_store(env, "a", 4096, 1, 0), 0);
+    kvt_start(env, "metrics=0,scrub_within=1");
+    uint16_t port = port_of(env);
+    kvt_fault(env, "clear\nread 1 hang\n");
+    kvt_wait_for(kvt_fault_report_has(env, "hit 1"));
+    assert_int_equal(ask(port, "GET", "/metrics", NULL), 200);
+    assert_int_equal(ask(port, "GET", "/readyz", NULL), 200);
+    kvt_fault(env, "release\n");
+    kvt_fault(env, "clear\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +252,7 @@ int main(void)
         kvt_test(c21_an_address_in_use_is_refused),
         kvt_test(http_is_not_held_up_by_silent_clients),
         kvt_test(http_is_not_held_up_by_slow_clients),
+        kvt_test(http_answers_while_a_read_of_the_scrub_hangs),
         kvt_test(http_is_not_ready_while_it_drains),
     };
     return kvt_main("metrics_http", tests, COUNT_OF(tests), KVT_DIR | KVT_FAULTFS);

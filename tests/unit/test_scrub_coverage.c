@@ -186,6 +186,43 @@ static void what_was_replaced_meanwhile_is_not_verified(void **state)
     kvs_scrub_close(to_stop);
 }
 
+static bool is_dir_broken;
+
+int __real_openat64(int at_fd, const char *name, int flags, ...);
+int __wrap_openat64(int at_fd, const char *name, int flags, ...);
+int __wrap_openat64(int at_fd, const char *name, int flags, ...)
+{
+    if (!is_dir_broken || strcmp(name, "d1") != 0)
+        return __real_openat64(at_fd, name, flags, 0600);
+    errno = EIO;
+    return -1;
+}
+
+/* The count sees it, the round does not. */
+static void break_directory(void *context, const struct kvs_scrub_block *block)
+{
+    is_dir_broken = true;
+    note(context, block);
+}
+
+static void what_lies_in_a_directory_that_cannot_be_read_keeps_its_age(void **state)
+{
+    const struct kvs_scrub_host host = {.report = break_directory};
+    struct kvs_scrub_progress progress;
+
+    make_tree(1000);
+    clock_offset = 100;
+    pass(&whole, &host);
+    is_dir_broken = false;
+    assert_int_equal(told_count, BLOCKS * 3 / 4 + 1);
+    assert_int_equal(times_told("d1", KVS_SCRUB_ERROR), 1);
+    stop_scrub_after(1);
+    kvs_scrub_progress(to_stop, &progress);
+    /* The first one behind it cannot be told from what is in it. */
+    assert_int_equal(progress.bytes_verified, 1000 * (BLOCKS * 3 / 4 - 1));
+    kvs_scrub_close(to_stop);
+}
+
 static unsigned calls;
 
 static bool is_every_second(void *context, int fd, const struct stat *st)
@@ -221,6 +258,7 @@ int main(void)
         CASE(what_is_fresh_by_its_mtime_alone_keeps_its_age),
         CASE(what_is_being_written_keeps_its_age),
         CASE(what_was_replaced_meanwhile_is_not_verified),
+        CASE(what_lies_in_a_directory_that_cannot_be_read_keeps_its_age),
         CASE(every_second_one_may_be_left_out),
     };
 
