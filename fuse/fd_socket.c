@@ -57,8 +57,9 @@ static int connect_to(const struct sockaddr_un *address)
     return kvs_steal_fd(&fd);
 }
 
-/* Whether the name can be ours: nothing is there, or a socket that nobody listens on. 0 or -errno.
- */
+/* Whether the name can be ours: nothing is there, or a socket that nobody has any more. 0 or
+ * -errno. Asked by a socket of another type, which never gets a connection: a mounter that waits
+ * would take that for the daemon, mount for it, and end. */
 static int check_name(const struct sockaddr_un *address)
 {
     struct stat st;
@@ -66,10 +67,14 @@ static int check_name(const struct sockaddr_un *address)
         return errno == ENOENT ? 0 : -errno;
     if (!S_ISSOCK(st.st_mode))
         return -EADDRINUSE;
-    kvs_cleanup_fd int fd = connect_to(address);
-    if (fd == -ECONNREFUSED)
+    kvs_cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+        return -EADDRINUSE;
+    if (errno == ECONNREFUSED)
         return 0;
-    return fd < 0 ? fd : -EADDRINUSE;
+    return errno == EPROTOTYPE ? -EADDRINUSE : -errno;
 }
 
 /* 0 or -errno. The mode is set first: afterwards it may be the file of another. */

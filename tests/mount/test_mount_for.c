@@ -200,7 +200,7 @@ static void a_second_daemon_is_sent_away(void **state)
     assert_int_equal(rmdir(pod.mnt), 0);
 }
 
-/* It looks whether somebody listens by connecting, and is gone before it gets a mount. */
+/* Its look whether somebody listens is not taken for a daemon's. */
 static void a_second_mounter_ends_and_the_first_waits_on(void **state)
 {
     struct pod pod = make_pod(*state);

@@ -195,6 +195,8 @@ static void only_a_stale_socket_is_replaced(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_int_equal(kvs_fd_socket_listen(path, geteuid(), &second), -EADDRINUSE);
+    assert_int_equal(accept(first, NULL, NULL), -1); /* the other one's look is no daemon */
+    assert_int_equal(errno, EAGAIN);
     close(first); /* as if killed: the name stays */
     assert_int_equal(kvs_fd_socket_listen(path, geteuid(), &second), 0);
     close(second);
