@@ -98,6 +98,15 @@ static size_t append(char line[LINE_SIZE], size_t used, const char *format, ...)
     return used;
 }
 
+/* A line stays one line, whatever names came into it unescaped: those of mount points, say. */
+static void take_out_control(char *line)
+{
+    for (; *line != '\0'; line++) {
+        if ((unsigned char)*line < 0x20 || *line == 0x7F)
+            *line = '?';
+    }
+}
+
 void kvs_log(enum kvs_log_kind kind, int priority, const char *format, ...)
 {
     char line[LINE_SIZE] = "";
@@ -115,6 +124,7 @@ void kvs_log(enum kvs_log_kind kind, int priority, const char *format, ...)
     va_start(arguments, format);
     used = append_list(line, used, format, arguments);
     va_end(arguments);
+    take_out_control(line);
     if (to_syslog) {
         syslog(priority, "%s", line);
         return;

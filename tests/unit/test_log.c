@@ -77,6 +77,15 @@ static void a_line_has_name_and_newline(void **state)
     free(text);
 }
 
+static void a_line_stays_one(void **state)
+{
+    begin_capture();
+    kvs_log(KVS_LOG_ALWAYS, LOG_ERR, "/mnt\nkvseal: all is well\033[2J\r: gone");
+    char *text = end_capture();
+    assert_string_equal(text, "test: /mnt?kvseal: all is well?[2J?: gone\n");
+    free(text);
+}
+
 static void a_long_line_is_cut_and_still_ends(void **state)
 {
     static char long_word[10000];
@@ -221,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_has_name_and_newline),
+        cmocka_unit_test(a_line_stays_one),
         cmocka_unit_test(a_long_line_is_cut_and_still_ends),
         cmocka_unit_test(each_kind_is_limited_on_its_own),
         cmocka_unit_test(the_next_window_says_how_many_were_left_out),
