@@ -275,8 +275,8 @@ static int check_suspect(struct kvs_scrub *scrub, const char *path)
     kvs_cleanup_fd int dir_fd = kvs_beneath_open_parent(scrub->source_fd, path, &block.name);
 
     block.dir_fd = dir_fd;
-    if (dir_fd == -ENOENT || dir_fd == -ENOTDIR)
-        kvs_cursor_clear(&scrub->cursor, path);
+    if (dir_fd == -ENOENT || dir_fd == -ENOTDIR || dir_fd == -ELOOP || dir_fd == -EXDEV)
+        kvs_cursor_clear(&scrub->cursor, path); /* there is no such block any more */
     if (dir_fd < 0)
         return dir_fd == -ENOMEM ? dir_fd : 0;
     return check_block(scrub, &block);

@@ -38,12 +38,13 @@ static bool is_settled(const struct kvs_scrub *scrub, const struct stat *st, int
     return st->st_ctim.tv_sec < when && when - st->st_ctim.tv_sec >= (int64_t)scrub->cursor.min_age;
 }
 
-/* When the block was checked as it is now; 0: not since it was stored, or renamed. */
+/* When the block was checked as it is now; 0: not since it was stored, or renamed, or at a time
+ * that is still to come: a clock was wrong then, and nothing can be compared with that. */
 static int64_t checked_at(const struct kvs_scrub *scrub, const char *path, const struct stat *st)
 {
     int64_t when = kvs_coverage_when(&scrub->cursor.coverage, path);
 
-    return is_settled(scrub, st, when) ? when : 0;
+    return when <= time(NULL) && is_settled(scrub, st, when) ? when : 0;
 }
 
 static bool is_within_window(const struct kvs_scrub *scrub, int64_t when)

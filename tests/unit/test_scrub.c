@@ -171,7 +171,8 @@ static void a_second_one_is_kept_out(void **state)
 
 static void suspects_come_first_until_they_are_good(void **state)
 {
-    static const char *const paths[] = {"d3/block03", "d1/block01", "d1/none", "none/a"};
+    static const char *const paths[] = {"d3/block03", "d1/block01", "d1/none", "none/a",
+                                        "link/a",     "../a",       "/etc/a"};
     enum kvs_cursor_state cursor_state;
     char owner[KVS_OWNER_SIZE];
     struct kvs_cursor cursor;
@@ -179,7 +180,8 @@ static void suspects_come_first_until_they_are_good(void **state)
 
     make_tree(100);
     assert_int_equal(kvs_cursor_open(&cursor, dir_fd, 1, 1, 1, 1, &cursor_state, owner), 0);
-    for (size_t i = 0; i < 4; i++)
+    assert_int_equal(symlinkat("d1", dir_fd, "link"), 0);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
         assert_int_equal(kvs_cursor_suspect(&cursor, paths[i]), 0);
     assert_int_equal(kvs_cursor_save(&cursor), 0);
     kvs_cursor_close(&cursor);

@@ -52,6 +52,20 @@ static void coverage_forgets_what_is_stored_anew(void **state)
     kvs_scrub_close(to_stop);
 }
 
+static void what_was_checked_by_a_clock_ahead_is_not_verified(void **state)
+{
+    struct kvs_scrub_progress progress;
+
+    make_tree(1000);
+    clock_offset = 100000;
+    pass(&whole, &listener);
+    clock_offset = 0;
+    stop_scrub_after(1);
+    kvs_scrub_progress(to_stop, &progress);
+    assert_in_range(progress.bytes_verified, 0, 1000);
+    kvs_scrub_close(to_stop);
+}
+
 /* ---- what is passed and not verified ---- */
 
 static const struct kvs_scrub_options patient = {.shard = 1, .shards = 1, .min_age = 50};
@@ -253,6 +267,7 @@ int main(void)
         CASE(coverage_says_what_was_checked_and_is_unchanged),
         CASE(coverage_ends_with_its_window),
         CASE(coverage_forgets_what_is_stored_anew),
+        CASE(what_was_checked_by_a_clock_ahead_is_not_verified),
         CASE(what_was_fresh_is_not_verified),
         CASE(what_an_earlier_run_found_fresh_is_not_verified),
         CASE(what_is_fresh_by_its_mtime_alone_keeps_its_age),
