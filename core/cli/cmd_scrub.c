@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
 
 #include "core/cli/cli.h"
 #include "core/cli/progress.h"
@@ -379,6 +380,12 @@ static void read_options(struct run *run, int argc, char **argv)
     }
 }
 
+/* Told once, not for each block. */
+static bool has_attributes(int fd)
+{
+    return fgetxattr(fd, KVS_RECORD_NAME, NULL, 0) >= 0 || errno != EOPNOTSUPP;
+}
+
 static int run_scrub(int argc, char **argv)
 {
     struct run run = {
@@ -399,6 +406,8 @@ static int run_scrub(int argc, char **argv)
     kvs_log_escape(run.source, run.shown, sizeof(run.shown));
     source_fd = kvs_cli_open_source(run.source);
     run.source_fd = source_fd;
+    if (source_fd >= 0 && !has_attributes(source_fd))
+        return kvs_cli_complain(run.source, "scrubbed", -EOPNOTSUPP);
     return kvs_cli_finish(source_fd < 0 ? KVS_CLI_ERROR : scrub_source(&run));
 }
 

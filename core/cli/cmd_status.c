@@ -180,6 +180,18 @@ static uint64_t total(const json_t *metrics, const char *name, const char *label
     return sum;
 }
 
+/* The daemon escapes what a terminal should not get; whoever else made the file may not have. */
+static const char *text_of(const json_t *status, const char *key)
+{
+    const char *text = json_string_value(json_object_get(status, key));
+
+    for (const char *c = text; c != NULL && *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            return "?";
+    }
+    return text != NULL ? text : "?";
+}
+
 static const char *show_bytes(const json_t *metrics, const char *name, char shown[KVS_FORMAT_SIZE])
 {
     return kvs_format_size(total(metrics, name, NULL, NULL), shown, KVS_FORMAT_SIZE);
@@ -280,14 +292,11 @@ static void show(const json_t *status)
     const json_t *metrics = json_object_get(status, "metrics");
     char up[32];
 
-    printf("%s: %s %s, up %s, pid %d, kvseal %s, libfuse %s\n",
-           json_string_value(json_object_get(status, "mountpoint")),
-           json_string_value(json_object_get(status, "state")),
-           json_string_value(json_object_get(status, "source")),
+    printf("%s: %s %s, up %s, pid %d, kvseal %s, libfuse %s\n", text_of(status, "mountpoint"),
+           text_of(status, "state"), text_of(status, "source"),
            show_seconds((uint64_t)json_number_value(json_object_get(status, "uptime_seconds")), up),
-           (int)json_integer_value(json_object_get(status, "pid")),
-           json_string_value(json_object_get(status, "kvseal")),
-           json_string_value(json_object_get(status, "libfuse")));
+           (int)json_integer_value(json_object_get(status, "pid")), text_of(status, "kvseal"),
+           text_of(status, "libfuse"));
     show_loads(metrics);
     show_stores(metrics);
     show_trouble(metrics);

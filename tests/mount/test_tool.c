@@ -362,9 +362,14 @@ static void a_file_system_without_attributes_is_named_once(void **state)
     char *found = strstr(output, why);
     bool is_once = found != NULL && strstr(found + 1, why) == NULL;
     int sealed = run("seal", "", point);
+    int scrubbed = run("scrub", "--min-age 0", point);
+    char *told = strstr(output, why);
+    bool is_scrub_once = told != NULL && strstr(told + 1, why) == NULL;
     assert_int_equal(umount(point), 0);
     assert_int_equal(verified, 2);
     assert_true(is_once);
+    assert_int_equal(scrubbed, 2);
+    assert_true(is_scrub_once);
     assert_int_equal(sealed, 2);
 }
 
@@ -395,6 +400,11 @@ static void an_ordinary_user_is_told_what_it_cannot_read(void **state)
     assert_says("closed: cannot be read: Permission denied; run as its owner or as root\n");
     assert_says("private: cannot be read: Permission denied; run as its owner or as root\n");
     assert_says("1 intact, 2 not readable");
+    assert_int_equal(run_as_stranger(env, "scrub --min-age 0"), 2);
+    assert_says("the position cannot be kept in .kvseal: Permission denied; every run begins at");
+    assert_says("closed: cannot be read: Permission denied; run as its owner or as root\n");
+    assert_says("private: cannot be read: Permission denied; run as its owner or as root\n");
+    assert_says(" 1 intact, 2 error,");
     assert_int_equal(kvt_remove_record(own(env, "open")), 0);
     assert_int_equal(run_as_stranger(env, "seal"), 2);
     assert_says(

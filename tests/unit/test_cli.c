@@ -281,6 +281,64 @@ static void names_are_escaped(void **state)
     assert_int_equal(strncmp(output, "-h: unsealed\n", 13), 0);
 }
 
+/* Each line is one object, and gives the path exactly, in one of two ways. Runs the tool; its exit
+ * status. */
+static int count_paths(const char *arguments, const char *key, size_t *lines_ret)
+{
+    int status = run(arguments);
+    char *rest = NULL;
+
+    *lines_ret = 0;
+    for (char *line = strtok_r(output, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char other[64];
+        json_t *object = json_loads(line, 0, NULL);
+
+        assert_non_null(object);
+        snprintf(other, sizeof(other), "%s_base64", key);
+        if (json_object_get(object, "summary") == NULL) {
+            bool is_text = json_is_string(json_object_get(object, key));
+            assert_int_equal(is_text, !json_is_string(json_object_get(object, other)));
+            ++*lines_ret;
+        }
+        json_decref(object);
+    }
+    return status;
+}
+
+static void json_takes_every_name(void **state)
+{
+    static const char *const names[] = {
+        "plain",        "a\nb",     "a\"b\\c'",     "\001\033[2J\177", "\xff\xfe",
+        "\xed\xa0\x80", "\xc2\x85", "\xe2\x80\xa8", "\xc0\xafz",       "\xf5\x80\x80\x80"};
+    const size_t count = sizeof(names) / sizeof(names[0]);
+    char longest[256] = "", path[512];
+    size_t lines = 0;
+
+    memset(longest, 0xff, 255);
+    assert_int_equal(mkdir("odd", 0700), 0);
+    for (size_t i = 0; i <= count; i++) {
+        snprintf(path, sizeof(path), "odd/%s", i < count ? names[i] : longest);
+        make_file(path, "123456789");
+    }
+    assert_int_equal(count_paths("seal -v --json odd", "path", &lines), 0);
+    assert_int_equal(lines, count + 1);
+    assert_int_equal(count_paths("verify -v --json odd", "path", &lines), 0);
+    assert_int_equal(lines, count + 1);
+    assert_int_equal(count_paths("show --json odd/*", "path", &lines), 0);
+    assert_int_equal(lines, count + 1);
+    for (size_t i = 0; i <= count; i++) {
+        snprintf(path, sizeof(path), "odd/%s", i < count ? names[i] : longest);
+        make_file(path, "12345678");
+    }
+    assert_int_equal(count_paths("scrub --json --min-age 0 -C quarantine odd", "path", &lines), 1);
+    assert_int_equal(lines, count + 1);
+    assert_int_equal(count_paths("quarantine list --json odd", "path", &lines), 0);
+    assert_int_equal(lines, count + 1);
+    assert_int_equal(count_paths("quarantine purge --json odd", "name", &lines), 0);
+    assert_int_equal(lines, count + 1);
+}
+
 static void bad_input_gives_one_clear_line(void **state)
 {
     static const struct {
@@ -297,6 +355,17 @@ static void bad_input_gives_one_clear_line(void **state)
         {64, "verify --jobs 0 a", "kvseal verify: --jobs takes a number from 1 to 1024, not \"0\""},
         {64, "seal --jobs many a",
          "kvseal seal: --jobs takes a number from 1 to 1024, not \"many\""},
+        {64, "scrub --shard 0/0 .", "kvseal scrub: --shard takes I/N such as 1/4, I from 1 to N"},
+        {64, "scrub --rate 0 .", "kvseal scrub: --rate takes more than 0; see"},
+        {64, "scrub --rate 99999999T .", "kvseal scrub: --rate takes a size such as 64M or 1.5G"},
+        {64, "scrub --within 9999w .", "kvseal scrub: --within takes 1s to 3650d; see"},
+        {64, "scrub . .", "kvseal scrub: give one source directory; see"},
+        {64, "status --watch=nan .", "kvseal status: --watch=nan: seconds from 0.1 to 86400 are"},
+        {64, "quarantine purge -o x .", "kvseal quarantine: --older-than takes a time such as"},
+        {2, "scrub missing", "kvseal: missing: cannot be opened: No such file or directory; check"},
+        {2, "scrub loop", "kvseal: loop: cannot be opened: Too many levels of symbolic links; its"},
+        {2, "quarantine list fifo", "kvseal: fifo: cannot be opened: Not a directory; check the"},
+        {2, "quarantine restore . ../a", "kvseal: ../a: is not in quarantine; see kvseal"},
         {2, "show missing",
          "kvseal: missing: cannot be opened: No such file or directory; check the path"},
         {2, "show .", "kvseal: .: is not a regular file"},
@@ -376,6 +445,7 @@ int main(void)
         CASE(c17_no_command_moves_atime_or_mtime),
         CASE(names_are_escaped),
         CASE(a_quarantined_block_is_restored_by_the_name_that_is_shown),
+        CASE(json_takes_every_name),
         CASE(bad_input_gives_one_clear_line),
         CASE(help_and_version_succeed),
         CASE(a_full_output_is_an_error),
