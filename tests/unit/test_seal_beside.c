@@ -21,10 +21,10 @@
 #include "core/record.h"
 #include "core/seal_beside.h"
 #include "core/verify.h"
+#include "tests/unit/scratch.h"
 
 #define SECOND 1000000000L
 
-static char dir[4096];
 static char *scratch;
 static long tick;             /* of the clock that the file system has, nanoseconds */
 static int leases, change_at; /* before which lease the block is changed; 0: never */
@@ -153,21 +153,17 @@ static void a_change_before_the_readings_is_sealed(void **state)
 
 static int set_up(void **state)
 {
-    const char *base = getenv("TMPDIR");
-
     signal(SIGIO, SIG_IGN);
     change_at = 0;
     tick = 1;
     scratch = aligned_alloc(KVS_IO_ALIGN, KVS_PIECE_SIZE);
-    snprintf(dir, sizeof(dir), "%s/seal-XXXXXX", base == NULL ? "/tmp" : base);
-    return scratch == NULL || mkdtemp(dir) == NULL || chdir(dir) < 0;
+    return scratch == NULL || make_scratch() != 0 || chdir(dir) < 0;
 }
 
 static int tear_down(void **state)
 {
     free(scratch);
-    unlink("a");
-    return chdir("/") < 0 || rmdir(dir) < 0;
+    return remove_scratch();
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
