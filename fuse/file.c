@@ -142,7 +142,7 @@ static bool has_no_name(struct kvs_fs *fs, struct kvs_node *node)
 
     if (fd < 0)
         return fd == -ESTALE || fd == -ENOENT;
-    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+    return fstat(fd, &st) < 0 ? errno == ESTALE : st.st_nlink == 0;
 }
 
 void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node)
@@ -150,14 +150,17 @@ void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node)
     struct kvs_file *file = kvs_file_find(fs, node);
 
     kvs_pins_forget(fs->pins, node->dev, node->ino);
-    if (file == NULL)
+    if (file == NULL && node->handle_len > 0) /* nothing is owed, and it is told from others */
         return;
     if (has_no_name(fs, node)) {
+        kvs_node_end(fs, node);
         lock_table(fs);
-        file->is_forgiven = true;
+        if (file != NULL)
+            file->is_forgiven = true;
         unlock_table(fs);
     }
-    kvs_file_put(fs, file);
+    if (file != NULL)
+        kvs_file_put(fs, file);
 }
 
 struct kvs_handle *kvs_handle_create(struct kvs_fs *fs, struct kvs_file *file, int fd, int flags)

@@ -135,7 +135,7 @@ void kvs_file_log(struct kvs_fs *fs, struct kvs_file *file, enum kvs_log_kind ki
 int kvs_file_open_to_read(struct kvs_fs *fs, struct kvs_file *file);
 
 /* The last known name of the node is gone: when no name at all is left, whatever seal is owed will
- * never be published, and is forgotten. May open and stat the file. */
+ * never be published, and is forgotten, and the node has ended. May open and stat the file. */
 void kvs_file_forgive(struct kvs_fs *fs, struct kvs_node *node);
 
 #endif

@@ -11,6 +11,7 @@
 
 #define FIRST_BUCKETS 1024
 #define KEPT_MAX      1024 /* descriptors in kvs_node_keep() */
+#define MOST_LOOKUPS  16
 
 /* What a node is found by. */
 struct key {
@@ -61,7 +62,7 @@ static struct kvs_node *find_node(const struct kvs_table *table, const struct ke
 
     while (node && !(node->ino == key->ino && node->dev == key->dev && node->mode == key->type &&
                      node->handle_type == key->handle_type && node->handle_len == key->handle_len &&
-                     memcmp(node->handle, key->handle, key->handle_len) == 0))
+                     memcmp(node->handle, key->handle, key->handle_len) == 0 && !node->is_ended))
         node = node->hash_next;
     return node;
 }
@@ -180,7 +181,7 @@ int kvs_table_create(int source_fd, struct kvs_table **table_ret)
         return -ENOMEM;
     }
     table->source_dev = st.st_dev;
-    table->use_handles = kvs_reach_probe_handles(source_fd);
+    table->handles = kvs_reach_probe_handles(source_fd);
     *table_ret = table;
     return 0;
 }
@@ -225,9 +226,9 @@ void kvs_table_limit(struct kvs_table *table, uint64_t max_names)
     table->max_names = max_names > 0 ? max_names : UINT64_MAX;
 }
 
-void kvs_table_use_handles(struct kvs_table *table, bool use)
+void kvs_table_use_handles(struct kvs_table *table, enum kvs_handles use)
 {
-    table->use_handles = use;
+    table->handles = use;
 }
 
 struct kvs_node *kvs_node_of(struct kvs_fs *fs, fuse_ino_t ino)
@@ -240,8 +241,9 @@ fuse_ino_t kvs_node_ino(struct kvs_fs *fs, const struct kvs_node *node)
     return node == fs->table->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
 }
 
-int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name, int fd,
-                   const struct stat *st, struct kvs_node **node_ret)
+/* As kvs_node_adopt. -EAGAIN: (parent, name) names neither `*known` nor this node any more. */
+static int adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name, int fd,
+                 const struct stat *st, struct kvs_node *const *known, struct kvs_node **node_ret)
 {
     struct kvs_table *table = fs->table;
     struct key key = key_of(fs, fd, st);
@@ -259,7 +261,10 @@ int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
     if (node) {
         node->nlookup++;
         node->age = KVS_NODE_NEW;
-        if (parent)
+        struct kvs_node *named = known ? kvs_table_find_name(table, parent, name) : NULL;
+        if (known && named != *known && named != node)
+            error = -EAGAIN;
+        else if (parent)
             error = kvs_table_add_name(table, parent, name, node);
         if (error != 0) {
             node->nlookup--;
@@ -269,6 +274,12 @@ int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
     kvs_table_unlock(table);
     *node_ret = error != 0 ? NULL : node;
     return error;
+}
+
+int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name, int fd,
+                   const struct stat *st, struct kvs_node **node_ret)
+{
+    return adopt(fs, parent, name, fd, st, NULL, node_ret);
 }
 
 struct kvs_node *kvs_node_find(struct kvs_fs *fs, int fd, const struct stat *st)
@@ -283,21 +294,38 @@ struct kvs_node *kvs_node_find(struct kvs_fs *fs, int fd, const struct stat *st)
     return node;
 }
 
-int kvs_node_lookup(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
-                    struct kvs_node **node_ret, struct stat *st_ret)
+static int open_and_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
+                          struct kvs_node *const *known, struct kvs_node **node_ret,
+                          struct stat *st_ret)
 {
     kvs_cleanup_fd int parent_fd = -1;
     kvs_cleanup_fd int fd = -1;
 
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
-        return -EINVAL;
     parent_fd = kvs_node_open(fs, parent, O_PATH | O_DIRECTORY);
     if (parent_fd < 0)
         return parent_fd;
     fd = openat(parent_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, st_ret) < 0)
         return -errno;
-    return kvs_node_adopt(fs, parent, name, fd, st_ret, node_ret);
+    return adopt(fs, parent, name, fd, st_ret, known, node_ret);
+}
+
+/* The kernel looks up what it knows already beside operations that give the name to another file:
+ * what was seen before must not be noted after what they noted. */
+int kvs_node_lookup(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
+                    struct kvs_node **node_ret, struct stat *st_ret)
+{
+    int error = -EAGAIN;
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
+        return -EINVAL;
+    for (int i = 1; i < MOST_LOOKUPS && error == -EAGAIN; i++) {
+        struct kvs_node *known = kvs_names_find(fs, parent, name);
+        error = open_and_adopt(fs, parent, name, &known, node_ret, st_ret);
+        if (known)
+            kvs_node_unref(fs, known);
+    }
+    return error == -EAGAIN ? open_and_adopt(fs, parent, name, NULL, node_ret, st_ret) : error;
 }
 
 void kvs_node_forget(struct kvs_fs *fs, struct kvs_node *node, uint64_t nlookup)
@@ -323,6 +351,13 @@ void kvs_node_unref(struct kvs_fs *fs, struct kvs_node *node)
     kvs_table_unlock(fs->table);
 }
 
+void kvs_node_end(struct kvs_fs *fs, struct kvs_node *node)
+{
+    pthread_mutex_lock(&fs->table->lock);
+    node->is_ended = true;
+    pthread_mutex_unlock(&fs->table->lock);
+}
+
 void kvs_node_keep(struct kvs_fs *fs, struct kvs_node *node, int fd)
 {
     pthread_mutex_lock(&fs->table->lock);
@@ -334,4 +369,15 @@ void kvs_node_keep(struct kvs_fs *fs, struct kvs_node *node, int fd)
     kvs_table_unlock(fs->table);
     if (!has_room)
         close(fd);
+}
+
+void kvs_node_let_go(struct kvs_fs *fs, struct kvs_node *node)
+{
+    pthread_mutex_lock(&fs->table->lock);
+    int fd = node->kept_fd;
+    if (fd >= 0)
+        fs->table->kept_count--;
+    node->kept_fd = -1;
+    kvs_table_unlock(fs->table);
+    kvs_close_fd(&fd);
 }

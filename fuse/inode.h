@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes: one for each inode of the source that the kernel or an open handle knows.
 //
-// A node is found by (device, inode number, and the file handle where there is one, so that a
-// reused inode number is another node). The kernel's name for it (fuse_ino_t) is the node's
-// address.
+// A node is found by (device, inode number, and the file handle where there is one). A reused inode
+// number is another node: its file handle is another one, or the node has ended, when its last name
+// was removed through the mount. The kernel's name for it (fuse_ino_t) is the node's address.
 //
 // Life: a node lives while the kernel counts look-ups of it (nlookup: +1 for each reply that
 // carries an entry, minus what FORGET says) or somebody holds a reference: an open handle's file, a
@@ -42,8 +42,9 @@ struct kvs_node {
     struct kvs_name *names; /* what it is known by (names.h) */
     int kept_fd;            /* kvs_node_keep(); -1: none */
     uint32_t handle_type;
-    uint32_t handle_len;    /* 0: no file handle, reached by name */
+    uint32_t handle_len;    /* 0: no file handle */
     uint8_t age;            /* enum kvs_node_age */
+    bool is_ended;          /* kvs_node_end() */
     unsigned char handle[]; /* as name_to_handle_at gave it */
 };
 
@@ -83,10 +84,17 @@ void kvs_node_forget(struct kvs_fs *fs, struct kvs_node *node, uint64_t nlookup)
 void kvs_node_ref(struct kvs_fs *fs, struct kvs_node *node);
 void kvs_node_unref(struct kvs_fs *fs, struct kvs_node *node);
 
-/* RENAME has replaced the node's last name. Holds the inode by `fd` (O_PATH, handed over) until the
- * kernel forgets the node, which it soon does: a client whose open(2) has resolved the name before
- * then gets the old file, as it would without the mount, and not ESTALE. Not for UNLINK, where the
- * kernel itself asks again and finds nothing: space has to be free when unlink(2) returns. */
+/* The inode has no name left: whoever finds its number again finds another file. The node lives on
+ * until it is forgotten and given back. */
+void kvs_node_end(struct kvs_fs *fs, struct kvs_node *node);
+
+/* RENAME or RMDIR is about to take the node's last name. Holds the inode by `fd` (O_PATH, handed
+ * over) until the kernel forgets the node, which it soon does: a client that has resolved the name
+ * before, or works in the directory, then finds the old one, as it would without the mount, and not
+ * ESTALE. Not for UNLINK, where the kernel itself asks again and finds nothing: space has to be
+ * free when unlink(2) returns. */
 void kvs_node_keep(struct kvs_fs *fs, struct kvs_node *node, int fd);
+/* It was not its last name. */
+void kvs_node_let_go(struct kvs_fs *fs, struct kvs_node *node);
 
 #endif

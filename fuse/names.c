@@ -125,16 +125,20 @@ int kvs_table_add_name(struct kvs_table *table, struct kvs_node *parent, const c
     return insert_name(table, parent, text, node);
 }
 
+struct kvs_node *kvs_table_find_name(const struct kvs_table *table, const struct kvs_node *parent,
+                                     const char *text)
+{
+    const struct kvs_name *name = find_name(table, parent, text);
+
+    return name ? name->node : NULL;
+}
+
 struct kvs_node *kvs_names_find(struct kvs_fs *fs, struct kvs_node *parent, const char *name)
 {
-    struct kvs_node *node = NULL;
-
     pthread_mutex_lock(&fs->table->lock);
-    struct kvs_name *found = find_name(fs->table, parent, name);
-    if (found) {
-        node = found->node;
+    struct kvs_node *node = kvs_table_find_name(fs->table, parent, name);
+    if (node)
         node->refs++;
-    }
     kvs_table_unlock(fs->table);
     return node;
 }
@@ -148,14 +152,14 @@ int kvs_names_add(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
     return error;
 }
 
-bool kvs_names_remove(struct kvs_fs *fs, struct kvs_node *parent, const char *name)
+bool kvs_names_remove(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
+                      struct kvs_node *node)
 {
     bool was_last = false;
 
     pthread_mutex_lock(&fs->table->lock);
     struct kvs_name *found = find_name(fs->table, parent, name);
-    if (found) {
-        struct kvs_node *node = found->node;
+    if (found && found->node == node) {
         kvs_table_reap(fs->table, kvs_table_drop_name(fs->table, found));
         was_last = !node->names;
     }

@@ -24,9 +24,11 @@ struct kvs_node *kvs_names_find(struct kvs_fs *fs, struct kvs_node *parent, cons
 /* (parent, name) names `node` from now on; what it named before loses the name. 0 or -ENOMEM. */
 int kvs_names_add(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
                   struct kvs_node *node);
-/* Forgets the name (UNLINK, RMDIR, a look-up that found nothing). Returns true when it was known
- * and its node has no known name left. */
-bool kvs_names_remove(struct kvs_fs *fs, struct kvs_node *parent, const char *name);
+/* Forgets the name (UNLINK, RMDIR, a look-up that found nothing) unless it names another node than
+ * `node`, to which the caller has a reference. Returns true when it did, and the node has no known
+ * name left. */
+bool kvs_names_remove(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
+                      struct kvs_node *node);
 /* RENAME; with `exchange` both sides swap. */
 int kvs_names_move(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
                    struct kvs_node *new_parent, const char *new_name, bool exchange);

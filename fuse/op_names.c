@@ -40,32 +40,41 @@ static int open_parent(struct kvs_fs *fs, fuse_ino_t parent)
     return kvs_node_open(fs, kvs_node_of(fs, parent), O_PATH | O_DIRECTORY);
 }
 
-/* (parent, name) is not on disk any more. */
+/* (parent, name) is not on disk any more; it was known to name `known` (NULL: nothing), whose
+ * reference is given back. */
+static void forget_known(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
+                         struct kvs_node *known)
+{
+    if (!known)
+        return;
+    if (kvs_names_remove(fs, kvs_node_of(fs, parent), name, known))
+        kvs_file_forgive(fs, known);
+    kvs_node_unref(fs, known);
+}
+
+/* The same for whoever removed it, while the kernel lets nobody make it again. */
 static void forget_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name)
 {
-    struct kvs_node *parent_node = kvs_node_of(fs, parent);
-    struct kvs_node *node = kvs_names_find(fs, parent_node, name);
-
-    if (!node)
-        return;
-    if (kvs_names_remove(fs, parent_node, name))
-        kvs_file_forgive(fs, node);
-    kvs_node_unref(fs, node);
+    forget_known(fs, parent, name, kvs_names_find(fs, kvs_node_of(fs, parent), name));
 }
 
 void kvs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct kvs_fs *fs = kvs_fs_of(req);
+    struct kvs_node *parent_node = kvs_node_of(fs, parent);
+    struct kvs_node *known = kvs_names_find(fs, parent_node, name); /* it may be made meanwhile */
     struct kvs_node *node;
     struct stat st;
 
-    int error = kvs_node_lookup(fs, kvs_node_of(fs, parent), name, &node, &st);
+    int error = kvs_node_lookup(fs, parent_node, name, &node, &st);
+    if (error == -ENOENT)
+        forget_known(fs, parent, name, known);
+    else if (known)
+        kvs_node_unref(fs, known);
     if (error == 0) {
         reply_entry(req, fs, node, &st);
         return;
     }
-    if (error == -ENOENT)
-        forget_name(fs, parent, name);
     if (error == -ENOENT && fs->options.negative_timeout > 0)
         fuse_reply_entry(req,
                          &(struct fuse_entry_param){.entry_timeout = fs->options.negative_timeout});
@@ -211,14 +220,54 @@ void kvs_op_readlink(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_readlink(req, text);
 }
 
+/* What is about to lose a name. */
+struct doomed {
+    int fd;                /* -1: there is nothing */
+    struct kvs_node *node; /* kept, and referenced; NULL: it is not known */
+};
+
+static struct doomed keep_doomed(struct kvs_fs *fs, int parent_fd, const char *name)
+{
+    struct doomed doomed = {.fd = openat(parent_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+    struct stat st;
+
+    if (doomed.fd >= 0 && fstat(doomed.fd, &st) == 0)
+        doomed.node = kvs_node_find(fs, doomed.fd, &st);
+    int kept_fd = doomed.node ? fcntl(doomed.fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (kept_fd >= 0)
+        kvs_node_keep(fs, doomed.node, kept_fd);
+    return doomed;
+}
+
+/* It has lost it, or not. */
+static void end_doomed(struct kvs_fs *fs, struct doomed *doomed, bool is_removed)
+{
+    struct kvs_node *node = doomed->node;
+    struct stat st;
+
+    if (node) {
+        if (is_removed &&
+            (S_ISDIR(node->mode) || (fstat(doomed->fd, &st) == 0 && st.st_nlink == 0)))
+            kvs_node_end(fs, node);
+        else
+            kvs_node_let_go(fs, node);
+        kvs_node_unref(fs, node);
+    }
+    kvs_close_fd(&doomed->fd);
+}
+
 static int remove_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name, int flags)
 {
     kvs_cleanup_fd int parent_fd = -1;
+    struct doomed doomed = {.fd = -1};
 
     parent_fd = open_parent(fs, parent);
     if (parent_fd < 0)
         return parent_fd;
+    if (flags & AT_REMOVEDIR)
+        doomed = keep_doomed(fs, parent_fd, name);
     int error = unlinkat(parent_fd, name, flags) < 0 ? -errno : 0;
+    end_doomed(fs, &doomed, error == 0);
     if (error == 0 || error == -ENOENT)
         forget_name(fs, parent, name);
     return error;
@@ -252,30 +301,6 @@ static int seal_at_name(struct kvs_fs *fs, int parent_fd, const char *name)
     return error;
 }
 
-/* What a rename replaces, or -1. */
-static int open_replaced(int parent_fd, const char *name, unsigned flags)
-{
-    if (flags & (RENAME_NOREPLACE | RENAME_EXCHANGE))
-        return -1;
-    return openat(parent_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-}
-
-/* Owns `fd`. */
-static void keep_replaced(struct kvs_fs *fs, int fd)
-{
-    struct stat st;
-    struct kvs_node *node = NULL;
-
-    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_nlink == 0 || S_ISDIR(st.st_mode)))
-        node = kvs_node_find(fs, fd, &st);
-    if (!node) {
-        kvs_close_fd(&fd);
-        return;
-    }
-    kvs_node_keep(fs, node, fd);
-    kvs_node_unref(fs, node);
-}
-
 /* After the rename on disk. */
 static void rename_known(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
                          fuse_ino_t new_parent, const char *new_name, bool exchange)
@@ -297,7 +322,7 @@ static int rename_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
 {
     kvs_cleanup_fd int fd = -1;
     kvs_cleanup_fd int new_fd = -1;
-    kvs_cleanup_fd int replaced_fd = -1;
+    struct doomed replaced = {.fd = -1};
 
     fd = open_parent(fs, parent);
     if (fd < 0)
@@ -311,12 +336,13 @@ static int rename_name(struct kvs_fs *fs, fuse_ino_t parent, const char *name,
         error = seal_at_name(fs, new_fd, new_name);
     if (error != 0)
         return error;
-    replaced_fd = open_replaced(new_fd, new_name, flags);
-    if (renameat2(fd, name, new_fd, new_name, flags) < 0)
-        return -errno;
-    keep_replaced(fs, kvs_steal_fd(&replaced_fd));
-    rename_known(fs, parent, name, new_parent, new_name, flags & RENAME_EXCHANGE);
-    return 0;
+    if ((flags & (RENAME_NOREPLACE | RENAME_EXCHANGE)) == 0)
+        replaced = keep_doomed(fs, new_fd, new_name);
+    error = renameat2(fd, name, new_fd, new_name, flags) < 0 ? -errno : 0;
+    end_doomed(fs, &replaced, error == 0);
+    if (error == 0)
+        rename_known(fs, parent, name, new_parent, new_name, flags & RENAME_EXCHANGE);
+    return error;
 }
 
 void kvs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,

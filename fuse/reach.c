@@ -33,7 +33,7 @@ static int take_handle(int fd, union any_handle *any_ret)
     return name_to_handle_at(fd, "", &any_ret->handle, &mount_id, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-bool kvs_reach_probe_handles(int source_fd)
+enum kvs_handles kvs_reach_probe_handles(int source_fd)
 {
     kvs_cleanup_fd int fd = -1;
     union any_handle any;
@@ -41,11 +41,11 @@ bool kvs_reach_probe_handles(int source_fd)
 
     if (fstatfs(source_fd, &fs) < 0 || (fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != XFS_MAGIC &&
                                         fs.f_type != BTRFS_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC))
-        return false;
+        return KVS_HANDLES_NONE;
     if (take_handle(source_fd, &any) < 0)
-        return false;
+        return KVS_HANDLES_NONE;
     fd = open_by_handle_at(source_fd, &any.handle, O_PATH | O_CLOEXEC);
-    return fd >= 0;
+    return fd >= 0 ? KVS_HANDLES_OPEN : KVS_HANDLES_COMPARE;
 }
 
 void kvs_reach_handle_of(struct kvs_fs *fs, int fd, dev_t dev, uint32_t *type_ret,
@@ -54,8 +54,8 @@ void kvs_reach_handle_of(struct kvs_fs *fs, int fd, dev_t dev, uint32_t *type_re
     union any_handle any;
 
     *type_ret = 0;
-    if (!fs->table->use_handles || dev != fs->table->source_dev || take_handle(fd, &any) < 0 ||
-        any.handle.handle_bytes > *len_inout) {
+    if (fs->table->handles == KVS_HANDLES_NONE || dev != fs->table->source_dev ||
+        take_handle(fd, &any) < 0 || any.handle.handle_bytes > *len_inout) {
         *len_inout = 0;
         return;
     }
@@ -68,7 +68,7 @@ static int open_by_handle(struct kvs_fs *fs, const struct kvs_node *node, int fl
 {
     union any_handle any = {.handle.handle_bytes = node->handle_len};
 
-    if (node->handle_len == 0 || !fs->table->use_handles)
+    if (node->handle_len == 0 || fs->table->handles != KVS_HANDLES_OPEN)
         return -ESTALE;
     any.handle.handle_type = (int)node->handle_type;
     memcpy(any.handle.f_handle, node->handle, node->handle_len);

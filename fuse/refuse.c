@@ -200,7 +200,7 @@ static int take_names_away(struct kvs_fs *fs, struct kvs_node *node,
             kvs_stats_add(KVS_STAT_names_removed, 1);
         }
         if (error == 0 || error == -ENOENT)
-            kvs_names_remove(fs, entry->parent, entry->text);
+            kvs_names_remove(fs, entry->parent, entry->text, node);
         else
             last_error = error;
     }

@@ -3,8 +3,9 @@
 // looks inside.
 //
 // Two hashes under one lock. Nodes by (device, inode number, file type, file handle): the type is
-// in the key because where there are no file handles a reused inode number shows only by it. Names
-// by (parent, text). The root is in neither: it is found by FUSE_ROOT_ID.
+// in the key because where there are no file handles a reused inode number shows only by it, or by
+// the end of the node (kvs_node_end). Names by (parent, text). The root is in neither: it is found
+// by FUSE_ROOT_ID.
 //
 // A directory has one name only, the last that was seen, and the names of directories never form a
 // circle: so the way up from any node ends, and references along names cannot keep themselves
@@ -15,8 +16,15 @@
 #include "fuse/inode.h"
 #include "fuse/names.h"
 
+/* What the file handles of the source's device are good for. */
+enum kvs_handles {
+    KVS_HANDLES_NONE,
+    KVS_HANDLES_COMPARE, /* telling files apart; opening them takes CAP_DAC_READ_SEARCH */
+    KVS_HANDLES_OPEN,    /* and leading to them */
+};
+
 struct kvs_table {
-    pthread_mutex_t lock; /* of all that follows but max_names, root, source_dev, use_handles */
+    pthread_mutex_t lock; /* of all that follows but max_names, root, source_dev, handles */
     struct kvs_node **nodes;
     struct kvs_name **names;
     size_t node_buckets, name_buckets; /* powers of two */
@@ -30,15 +38,14 @@ struct kvs_table {
     uint64_t max_names; /* UINT64_MAX: no limit */
     struct kvs_node *root;
     dev_t source_dev;
-    bool use_handles; /* file handles of the source's device lead to its inodes */
+    enum kvs_handles handles;
 };
 
-/* For tests: without handles, nodes that are made from now on are reached by name. */
-void kvs_table_use_handles(struct kvs_table *table, bool use);
+/* For tests: the nodes that are made from now on are told apart and reached so. */
+void kvs_table_use_handles(struct kvs_table *table, enum kvs_handles use);
 
-/* Whether file handles below this directory can be relied on: a file system that is known to give
- * good ones, and the right to open them. */
-bool kvs_reach_probe_handles(int source_fd);
+/* Of a file system that is known to give good ones. */
+enum kvs_handles kvs_reach_probe_handles(int source_fd);
 
 /* The rest: with the lock held. Who may have reaped a node, or dropped a name, gives the lock back
  * by this: closing what a dead node kept may take long. */
@@ -46,6 +53,10 @@ void kvs_table_unlock(struct kvs_table *table);
 
 /* The end of the node if nothing needs it any more, and in turn of the parents of its names. */
 void kvs_table_reap(struct kvs_table *table, struct kvs_node *node);
+
+/* What (parent, text) is known to name, or NULL. */
+struct kvs_node *kvs_table_find_name(const struct kvs_table *table, const struct kvs_node *parent,
+                                     const char *text);
 
 /* As kvs_names_add. */
 int kvs_table_add_name(struct kvs_table *table, struct kvs_node *parent, const char *text,

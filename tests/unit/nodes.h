@@ -125,7 +125,7 @@ static inline int set_up_names_only(void **state)
     int error = set_up(state);
 
     if (error == 0)
-        kvs_table_use_handles(fs.table, false);
+        kvs_table_use_handles(fs.table, KVS_HANDLES_NONE);
     return error;
 }
 

@@ -122,6 +122,21 @@ static void another_type_is_another_node(void **state)
     assert_int_equal(node_count(), 1);
 }
 
+static void an_ended_node_is_not_found(void **state)
+{
+    make_file("a");
+    struct kvs_node *old = look_up(root, "a");
+    kvs_node_end(&fs, old);
+    struct kvs_node *node = look_up(root, "a");
+    assert_ptr_not_equal(node, old);
+    assert_named(root, "a", node);
+    assert_null(old->names);
+    forget(old);
+    assert_ptr_equal(look_up(root, "a"), node);
+    kvs_node_forget(&fs, node, 2);
+    assert_int_equal(node_count(), 1);
+}
+
 static void find_counts_no_look_up(void **state)
 {
     struct stat st;
@@ -158,9 +173,10 @@ static void removing_the_last_name_says_so(void **state)
     make_file("a");
     struct kvs_node *node = look_up(root, "a");
     assert_int_equal(kvs_names_add(&fs, root, "b", node), 0);
-    assert_false(kvs_names_remove(&fs, root, "unknown"));
-    assert_false(kvs_names_remove(&fs, root, "a"));
-    assert_true(kvs_names_remove(&fs, root, "b"));
+    assert_false(kvs_names_remove(&fs, root, "unknown", node));
+    assert_false(kvs_names_remove(&fs, root, "a", root));
+    assert_false(kvs_names_remove(&fs, root, "a", node));
+    assert_true(kvs_names_remove(&fs, root, "b", node));
     assert_path(node, "?");
     forget(node);
     assert_int_equal(name_count(), 0);
@@ -277,6 +293,75 @@ static void a_directory_within_itself_has_no_name_there(void **state)
     close(fd);
 }
 
+/* Between the opening of a name and the look-up's note of it. */
+static void (*meanwhile)(void);
+
+int __real_openat64(int at_fd, const char *path, int flags, ...);
+int __wrap_openat64(int at_fd, const char *path, int flags, ...);
+
+int __wrap_openat64(int at_fd, const char *path, int flags, ...)
+{
+    void (*act)(void) = meanwhile;
+    va_list arguments;
+
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    int fd = __real_openat64(at_fd, path, flags, mode);
+    if (act && strcmp(path, "a") == 0) {
+        meanwhile = NULL;
+        act();
+    }
+    return fd;
+}
+
+static struct kvs_node *newer;
+
+static void replace_a(void)
+{
+    assert_int_equal(renameat(fs.source_fd, "a", fs.source_fd, "old"), 0);
+    make_file("a");
+    newer = look_up(root, "a");
+}
+
+static void move_a_away(void)
+{
+    move("a", "b");
+    assert_int_equal(kvs_names_move(&fs, root, "a", root, "b", false), 0);
+}
+
+static void a_slow_look_up_takes_no_name_from_a_newer_file(void **state)
+{
+    make_file("a");
+    for (int is_known = 0; is_known <= 1; is_known++) {
+        struct kvs_node *old = is_known ? look_up(root, "a") : NULL;
+        meanwhile = replace_a;
+        struct kvs_node *node = look_up(root, "a");
+        assert_ptr_equal(node, newer);
+        assert_ptr_not_equal(node, old);
+        assert_named(root, "a", newer);
+        kvs_node_forget(&fs, newer, 2);
+        if (old)
+            forget(old);
+    }
+    assert_int_equal(node_count(), 1);
+}
+
+static void a_slow_look_up_gives_no_name_back(void **state)
+{
+    struct kvs_node *node;
+    struct stat st;
+
+    make_file("a");
+    struct kvs_node *known = look_up(root, "a");
+    meanwhile = move_a_away;
+    assert_int_equal(kvs_node_lookup(&fs, root, "a", &node, &st), -ENOENT);
+    assert_path(known, "b");
+    assert_named(root, "a", NULL);
+    forget(known);
+    assert_int_equal(node_count(), 1);
+}
+
 /* Cost */
 
 static void two_million_names_cost_at_most_400_bytes_each(void **state)
@@ -372,6 +457,8 @@ int main(void)
         WITH_HANDLES(the_root_is_never_freed),
         WITH_HANDLES(a_deep_path_is_freed),
         WITH_HANDLES(another_type_is_another_node),
+        WITH_HANDLES(an_ended_node_is_not_found),
+        NAMES_ONLY(an_ended_node_is_not_found),
         WITH_HANDLES(find_counts_no_look_up),
         WITH_HANDLES(c22_dots_are_not_looked_up),
         WITH_HANDLES(removing_the_last_name_says_so),
@@ -381,6 +468,9 @@ int main(void)
         WITH_HANDLES(copies_hold_their_parents),
         WITH_HANDLES(names_of_directories_form_no_circle),
         WITH_HANDLES(a_directory_within_itself_has_no_name_there),
+        WITH_HANDLES(a_slow_look_up_takes_no_name_from_a_newer_file),
+        NAMES_ONLY(a_slow_look_up_takes_no_name_from_a_newer_file),
+        WITH_HANDLES(a_slow_look_up_gives_no_name_back),
         WITH_HANDLES(two_million_names_cost_at_most_400_bytes_each),
         WITH_HANDLES(threads_see_one_table),
         NAMES_ONLY(threads_see_one_table),

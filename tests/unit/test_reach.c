@@ -58,6 +58,29 @@ static void names_lead_to_the_inode(void **state)
     forget(d);
 }
 
+/* Without CAP_DAC_READ_SEARCH. */
+static void handles_that_may_not_be_opened_tell_files_apart(void **state)
+{
+    kvs_table_use_handles(fs.table, KVS_HANDLES_COMPARE);
+    make_file("a");
+    struct kvs_node *old = look_up(root, "a");
+    ino_t ino = old->ino;
+    if (old->handle_len == 0) {
+        print_message("no file handles here: not checked\n");
+    } else {
+        assert_content(old, "a");
+        assert_int_equal(unlinkat(fs.source_fd, "a", 0), 0);
+        make_file("a");
+        struct kvs_node *node = look_up(root, "a");
+        assert_ptr_not_equal(node, old);
+        print_message("%s\n", node->ino == ino ? "the same number" : "not the same number here");
+        assert_content(node, "a");
+        assert_int_equal(kvs_node_open(&fs, old, O_PATH), -ESTALE);
+        forget(node);
+    }
+    forget(old);
+}
+
 static void any_known_name_will_do(void **state)
 {
     make_file("a");
@@ -148,6 +171,20 @@ static void a_replaced_file_is_kept_until_it_is_forgotten(void **state)
     assert_int_equal(node_count(), 1);
 }
 
+static void what_is_let_go_is_not_kept(void **state)
+{
+    make_file("a");
+    struct kvs_node *node = look_up(root, "a");
+    int fd = openat(fs.source_fd, "a", O_PATH | O_CLOEXEC);
+    kvs_node_keep(&fs, node, fd);
+    assert_int_equal(fs.table->kept_count, 1);
+    kvs_node_let_go(&fs, node);
+    kvs_node_let_go(&fs, node);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(fs.table->kept_count, 0);
+    forget(node);
+}
+
 static void a_path_longer_than_the_kernel_takes_is_walked(void **state)
 {
     struct kvs_node *at = root;
@@ -185,11 +222,13 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         WITH_HANDLES(handles_need_no_name),
         NAMES_ONLY(names_lead_to_the_inode),
+        WITH_HANDLES(handles_that_may_not_be_opened_tell_files_apart),
         NAMES_ONLY(any_known_name_will_do),
         NAMES_ONLY(a_name_of_another_inode_is_not_opened),
         NAMES_ONLY(c22_a_symlink_swapped_in_is_not_followed),
         WITH_HANDLES(an_unlinked_file_is_reached_through_who_has_it_open),
         NAMES_ONLY(an_unlinked_file_is_reached_through_who_has_it_open),
+        WITH_HANDLES(what_is_let_go_is_not_kept),
         WITH_HANDLES(a_replaced_file_is_kept_until_it_is_forgotten),
         NAMES_ONLY(a_replaced_file_is_kept_until_it_is_forgotten),
         NAMES_ONLY(a_path_longer_than_the_kernel_takes_is_walked),
