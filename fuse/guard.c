@@ -74,7 +74,7 @@ void kvs_guard_take(const char *path, int source_fd, bool may_set, struct kvs_gu
 
 void kvs_guard_give_back(struct kvs_guard *guard)
 {
-    kvs_cleanup_fd int fd = kvs_steal_fd(&guard->directory_fd);
+    kvs_cleanup_fd int fd = atomic_exchange(&guard->directory_fd, -1);
     int flags;
     if (fd < 0 || !get_flags(fd, &flags))
         return;

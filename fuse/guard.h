@@ -9,12 +9,13 @@
 #ifndef KVSEAL_FUSE_GUARD_H
 #define KVSEAL_FUSE_GUARD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #define KVS_GUARD_MARK "trusted.kvseal.mountpoint"
 
 struct kvs_guard {
-    int directory_fd; /* from before the mount; -1: nothing is guarded */
+    atomic_int directory_fd; /* from before the mount; -1: nothing is guarded */
 };
 
 /* Call it before the mount. Guards the directory `path` if it is empty, not immutable, and not the
@@ -22,7 +23,8 @@ struct kvs_guard {
  * the latter only. kvs_guard_give_back() at the end. */
 void kvs_guard_take(const char *path, int source_fd, bool may_set, struct kvs_guard *guard_ret);
 
-/* As it was before. Call it when the mount is gone. Does nothing the second time. */
+/* As it was before. Call it when the mount is gone. Does nothing the second time, on whatever
+ * thread. */
 void kvs_guard_give_back(struct kvs_guard *guard);
 
 #endif

@@ -184,6 +184,12 @@ static void destroy(struct kvs_fs *fs)
         close(fs->metrics_fd);
 }
 
+/* Whoever unmounted may want to remove the directory, and does not wait for the last seals. */
+static void notice_unmount(void *attachment)
+{
+    kvs_attach_notice_unmount(attachment);
+}
+
 /* Serves to the end, and seals what is owed then, all of it within the grace. 0 or -errno, said;
  * -ETIMEDOUT: something hangs. */
 static int serve_requests(struct kvs_fs *fs, struct life *life)
@@ -192,12 +198,13 @@ static int serve_requests(struct kvs_fs *fs, struct life *life)
     unsigned grace_ms = (unsigned)(fs->options.grace * 1000), left_ms = grace_ms;
     int error = kvs_forget_start(fs);
     if (!error)
-        error = kvs_workers_run(fs, grace_ms - grace_ms / SEALS_SHARE, &left_ms);
+        error = kvs_workers_run(fs, notice_unmount, &life->attachment,
+                                grace_ms - grace_ms / SEALS_SHARE, &left_ms);
     (void)kvs_forget_stop(fs); /* what hangs then ends with the mount */
     if (error)
         complain("%s is no longer served: %s", mountpoint, strerror(-error));
     kvs_ready_end(&life->ready);
-    kvs_attach_notice_unmount(&life->attachment);
+    kvs_attach_notice_unmount(&life->attachment); /* `umount -f` cuts first */
     bool is_scrub_over = kvs_scrubber_end(
         fs, KVS_MAX(KVS_MIN(left_ms, LAST_READ_MS), LEAST_LAST_READ_MS));
     int seal_error = kvs_worker_run_once(fs, kvs_seal_all, left_ms + grace_ms / SEALS_SHARE);

@@ -77,6 +77,9 @@ struct pool {
     atomic_bool
         is_short; /* there was no room for a worker that was wanted: the main thread knows */
     atomic_int error;
+    void (*on_unmount)(void *); /* once, by whoever notices it first */
+    void *on_unmount_argument;
+    atomic_bool is_unmounted;
 };
 
 /* The process's one pool while there is one, for kvs_workers_count() and kvs_workers_serve(). */
@@ -291,7 +294,10 @@ static bool goes_on_after(struct pool *pool, int error)
 {
     if (error == -EINTR || error == -EAGAIN || error == -ENOENT) /* ENOENT: request interrupted */
         return true;
-    if (error != -ENODEV && error != -ECONNABORTED) { /* those: unmounted, be it this moment */
+    if (error == -ENODEV || error == -ECONNABORTED) { /* unmounted, be it this moment */
+        if (!atomic_exchange(&pool->is_unmounted, true))
+            pool->on_unmount(pool->on_unmount_argument);
+    } else {
         atomic_store(&pool->error, error);
         kvs_log(KVS_LOG_ALWAYS, LOG_ERR, "reading requests from the kernel: %s", strerror(-error));
     }
@@ -468,11 +474,14 @@ static void destroy_pool(struct pool *pool)
     free(pool);
 }
 
-int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms, unsigned *left_ms_ret)
+int kvs_workers_run(struct kvs_fs *fs, void (*on_unmount)(void *), void *argument,
+                    unsigned grace_ms, unsigned *left_ms_ret)
 {
     struct pool *pool = create_pool(fs);
     if (!pool)
         return -errno;
+    pool->on_unmount = on_unmount;
+    pool->on_unmount_argument = argument;
     struct sigaction wake = {.sa_handler = ignore_signal}; /* without SA_RESTART */
     sigaction(WAKE_SIGNAL, &wake, NULL);
     set_current(pool);

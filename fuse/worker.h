@@ -25,11 +25,13 @@
 #define KVS_SCRATCH_SIZE (2 * KVS_MAX_REQUEST)
 void *kvs_worker_scratch(void);
 
-/* Serves fs->session until it is unmounted or a signal asked for the end (fuse_session_exit).
+/* Serves fs->session until it is unmounted or a signal asked for the end (fuse_session_exit). The
+ * kernel having ended the connection, `on_unmount` is called at once, on a worker, if at all.
  * Requests in flight finish first, those that hang are given `grace_ms`; *left_ms_ret of it is
  * left then. 0, or -errno that ended the loop; -ETIMEDOUT: some hang, and their threads go on using
  * `fs`, which must stay. */
-int kvs_workers_run(struct kvs_fs *fs, unsigned grace_ms, unsigned *left_ms_ret);
+int kvs_workers_run(struct kvs_fs *fs, void (*on_unmount)(void *), void *argument,
+                    unsigned grace_ms, unsigned *left_ms_ret);
 
 /* How many workers there are, and how many of them wait for a request. */
 struct kvs_workers_count {

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
@@ -415,6 +416,29 @@ static void c23_the_end_comes_with_a_stuck_notification(void **state)
     close(rotten);
 }
 
+/* Whoever unmounts and removes the directory then does not wait for what hangs. */
+static void c23_an_unmount_gives_the_directory_back_at_once(void **state)
+{
+    struct kvt_env *env = *state;
+    int status;
+    assert_int_equal(kvt_store(env, "block", 4096, 1, 0), 0);
+    int fd = kvt_open(kvt_mnt(env, "block"), O_RDONLY);
+    kvt_fault(env, "clear\nflush 1 hang\n");
+    close(fd); // the daemon's own close(2), which nobody waits for, hangs
+    kvt_wait_for(kvt_fault_report_has(env, "hit 1"));
+    pid_t daemon = env->daemon;
+    assert_int_equal(umount2(env->mnt, 0), 0);
+    uint64_t start = kvt_now_ms();
+    kvt_wait_for(rmdir(env->mnt) == 0);
+    assert_in_range(kvt_now_ms() - start, 0, 5000); // less than the grace
+    assert_int_equal(waitpid(daemon, &status, WNOHANG), 0);
+    kvt_fault(env, "release\n");
+    kvt_wait_for(waitpid(daemon, &status, WNOHANG) == daemon);
+    env->daemon = 0;
+    assert_int_equal(status, 0);
+    assert_int_equal(mkdir(env->mnt, 0755), 0);
+}
+
 static const struct CMUnitTest with_faults[] = {
     kvt_test(c24_a_hung_read_stops_nobody_else),
     kvt_test(c24_a_hung_write_stops_nobody_else),
@@ -427,6 +451,7 @@ static const struct CMUnitTest with_faults[] = {
     kvt_test(c24_400_hung_requests_stop_nobody_else_with_little_memory),
     kvt_test(c24_200_hung_writes_stop_no_load),
     kvt_test(c23_the_end_comes_with_a_stuck_notification),
+    kvt_test(c23_an_unmount_gives_the_directory_back_at_once),
 };
 
 static const struct CMUnitTest without_faults[] = {
