@@ -27,6 +27,7 @@ struct kvs_pin;
 struct kvs_file_mode {
     unsigned ordinary, passthrough; /* handles */
     int backing_id;                 /* the kernel's number while there are any of the latter */
+    struct kvs_pin *pin; /* and the pages that it began with: others may be mapping them */
 };
 
 enum kvs_handle_mode {

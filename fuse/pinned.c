@@ -292,6 +292,13 @@ struct kvs_pin *kvs_pins_get(struct kvs_pins *pins, int fd, bool *is_known_ret)
     return pin;
 }
 
+void kvs_pins_share(struct kvs_pins *pins, struct kvs_pin *pin)
+{
+    pthread_mutex_lock(&pins->lock);
+    pin->users++;
+    pthread_mutex_unlock(&pins->lock);
+}
+
 void kvs_pins_put(struct kvs_pins *pins, struct kvs_pin *pin)
 {
     pthread_mutex_lock(&pins->lock);

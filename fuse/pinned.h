@@ -36,6 +36,8 @@ bool kvs_pins_suit(int fd);
  * page cache is read into it. NULL when there is no clean match with its record, no room, or an
  * error: kvs_verify() will say which. */
 struct kvs_pin *kvs_pins_get(struct kvs_pins *pins, int fd, bool *is_known_ret);
+/* One more user of a pin that has one. */
+void kvs_pins_share(struct kvs_pins *pins, struct kvs_pin *pin);
 void kvs_pins_put(struct kvs_pins *pins, struct kvs_pin *pin);
 
 /* The inode has no name any more: its pin, if it has one, does not wait for another open. */

@@ -197,8 +197,12 @@ static void enter_mode(struct kvs_fs *fs, struct kvs_handle *handle)
     pthread_mutex_lock(&handle->file->mode_lock);
     if (can_write_unseen(handle))
         wait_for_releases(handle->file);
-    if (handle->pin != NULL && mode->ordinary == 0 && mode->backing_id == 0)
+    if (handle->pin != NULL && mode->ordinary == 0 && mode->backing_id == 0) {
         mode->backing_id = open_backing(fs, handle->fd);
+        mode->pin = mode->backing_id != 0 ? handle->pin : NULL;
+        if (mode->pin != NULL)
+            kvs_pins_share(fs->pins, mode->pin);
+    }
     handle->mode = mode->backing_id != 0 ? KVS_MODE_PASSTHROUGH : KVS_MODE_ORDINARY;
     if (handle->mode == KVS_MODE_PASSTHROUGH)
         mode->passthrough++;
@@ -210,6 +214,7 @@ static void enter_mode(struct kvs_fs *fs, struct kvs_handle *handle)
 static void leave_mode(struct kvs_fs *fs, struct kvs_handle *handle)
 {
     struct kvs_file_mode *mode = &handle->file->mode;
+    struct kvs_pin *pin = NULL;
 
     pthread_mutex_lock(&handle->file->mode_lock);
     if (handle->mode == KVS_MODE_ORDINARY)
@@ -217,10 +222,14 @@ static void leave_mode(struct kvs_fs *fs, struct kvs_handle *handle)
     if (handle->mode == KVS_MODE_PASSTHROUGH && --mode->passthrough == 0) {
         close_backing(fs, mode->backing_id);
         mode->backing_id = 0;
+        pin = mode->pin;
+        mode->pin = NULL;
         pthread_cond_broadcast(&handle->file->mode_ended);
     }
     handle->mode = KVS_MODE_NONE;
     pthread_mutex_unlock(&handle->file->mode_lock);
+    if (pin != NULL)
+        kvs_pins_put(fs->pins, pin);
 }
 
 int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi)
@@ -231,7 +240,7 @@ int kvs_passthrough_settle(struct kvs_fs *fs, struct kvs_handle *handle, struct 
     fi->backing_id = handle->file->mode.backing_id; /* stays while the handle has its mode */
     handle->is_parallel = false;
     if (handle->pin == NULL && handle->can_read && !handle->can_write && handle->is_verified) {
-        bool is_known = false; /* its mappings need locked pages too, as long as it lives */
+        bool is_known = false; /* for its own reads, where there is room */
         handle->pin = kvs_pins_get(fs->pins, handle->fd, &is_known);
     }
     fi->direct_io = handle->pin == NULL || handle->is_direct;

@@ -8,7 +8,8 @@
 //
 //   ordinary      READ and WRITE come to the daemon. As long as such a handle is open, all are.
 //   passthrough   begins with a buffered load of a pinned block while no other handle is open. Such
-//                 loads go past the daemon. Whoever else opens the file joins: its reads and
+//                 loads go past the daemon; the pages stay locked to the end of the mode, for
+//                 whoever maps them meanwhile. Whoever else opens the file joins: its reads and
 //                 writes come to the daemon, but its mappings do not. When it can be mapped
 //                 to write, changes may come unseen, and the block loses its record at
 //                 once (C11); so it waits a little first, for loads that are over.

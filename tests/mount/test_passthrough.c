@@ -260,6 +260,32 @@ static void c11_locked_memory_is_bounded(void **state)
     assert_int_equal(kvt_load(env, "large", 3 * MIB, 1, 0), 0);
 }
 
+/* Who joins without room for a pin may map the pages that another one's pin keeps. */
+static void c11_pages_stay_locked_while_anybody_may_map_them(void **state)
+{
+    struct kvt_env *env = *state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    int fds[COUNT_OF(names)];
+    start(env, "pinned_memory=8M");
+    for (unsigned i = 0; i < COUNT_OF(names); i++) {
+        assert_int_equal(kvt_store(env, names[i], 2 * MIB, i, 0), 0);
+        fds[i] = kvt_open(kvt_mnt(env, names[i]), O_RDONLY);
+    }
+    assert_int_equal(locked_kib(env), 8 * MIB / 1024);
+    assert_int_equal(chmod(kvt_mnt(env, "a"), 0600), 0); // its pin is no longer known
+    int joined = kvt_open(kvt_mnt(env, "a"), O_RDONLY | O_DIRECT);
+    close(fds[0]);
+    kvt_wait_for(kvt_count_fds(env->daemon) == idle_fds + COUNT_OF(names));
+    assert_int_equal(locked_kib(env), 8 * MIB / 1024);
+    void *map = mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, joined, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    munmap(map, 2 * MIB);
+    close(joined);
+    kvt_wait_for(locked_kib(env) == 6 * MIB / 1024);
+    for (unsigned i = 1; i < COUNT_OF(names); i++)
+        close(fds[i]);
+}
+
 static void c11_switched_off_it_locks_nothing(void **state)
 {
     struct kvt_env *env = *state;
@@ -551,6 +577,7 @@ int main(void)
         kvt_test(c10_an_exact_replacement_below_is_taken),
         kvt_test(c11_a_cut_below_does_not_end_the_daemon),
         kvt_test(c11_locked_memory_is_bounded),
+        kvt_test(c11_pages_stay_locked_while_anybody_may_map_them),
         kvt_test(c11_switched_off_it_locks_nothing),
         kvt_test(c07_a_writer_that_writes_nothing_leaves_it_sealed),
         kvt_test(c11_readers_see_what_a_joined_writer_wrote),
