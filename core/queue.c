@@ -46,7 +46,9 @@ static bool take(struct kvs_queue *queue, void *item_ret)
         memcpy(item_ret, item_at(queue, 0), queue->work.item_size);
         queue->first = (queue->first + 1) % queue->work.capacity;
         queue->count--;
-        pthread_cond_signal(&queue->has_room);
+        /* Not for each item: putting is woken up once, and then fills half of the ring. */
+        if (queue->count == queue->work.capacity / 2)
+            pthread_cond_broadcast(&queue->has_room);
     }
     pthread_mutex_unlock(&queue->lock);
     return has_item;

@@ -16,7 +16,9 @@
 #include "core/util.h"
 #include "core/walk.h"
 
-#define WAITING_PER_JOB 4 /* open blocks in the queue: enough that no thread waits for the walk */
+/* Open blocks in the queue: enough that no thread waits for the walk, nor is it woken for each. */
+#define WAITING_PER_JOB 4
+#define LEAST_WAITING   32
 
 struct item {
     char *path;
@@ -238,12 +240,13 @@ static struct kvs_examiner *make_examiners(unsigned count)
     return NULL;
 }
 
+/* At least two: one sums while the other waits for the device. */
 static unsigned count_jobs(const struct kvs_cli_common *common)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
     return common->jobs != 0 ? common->jobs
-                             : (unsigned)KVS_MIN(KVS_MAX(cpus, 1), KVS_CLI_MOST_JOBS);
+                             : (unsigned)KVS_MIN(KVS_MAX(cpus, 2), KVS_CLI_MOST_JOBS);
 }
 
 int kvs_cli_blocks_run(const struct kvs_cli_blocks *blocks, char **operands,
@@ -255,7 +258,7 @@ int kvs_cli_blocks_run(const struct kvs_cli_blocks *blocks, char **operands,
                                   .context = &run,
                                   .item_size = sizeof(struct item),
                                   .workers = jobs,
-                                  .capacity = WAITING_PER_JOB * jobs};
+                                  .capacity = KVS_MAX(WAITING_PER_JOB * jobs, LEAST_WAITING)};
     int r = run.examiners == NULL ? -ENOMEM : kvs_queue_create(&work, &run.queue);
 
     *sights_ret = (struct kvs_cli_sights){0};

@@ -134,7 +134,7 @@ const struct kvs_cli_command kvs_cmd_seal = {
     .help =
         "  -n, --dry-run   say what would be sealed, and seal nothing\n"
         "  -v, --verbose   list every block that is sealed\n"
-        "  -j, --jobs N    threads (default: one a CPU)\n"
+        "  -j, --jobs N    threads (default: one a CPU, at least two)\n"
         "      --json      one JSON object a line\n"
         "\n"
         "A block that has a record is left alone, whatever the record says.\n"

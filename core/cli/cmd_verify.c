@@ -110,7 +110,7 @@ const struct kvs_cli_command kvs_cmd_verify = {
     .summary = "compares blocks, or trees of them, with their records",
     .help =
         "  -v, --verbose   list every block, not only trouble\n"
-        "  -j, --jobs N    threads (default: one a CPU)\n"
+        "  -j, --jobs N    threads (default: one a CPU, at least two)\n"
         "      --json      one JSON object a line\n"
         "\n"
         "Exit status: 0 nothing is wrong, 1 a block is corrupt, 2 not everything could be "
