@@ -17,12 +17,13 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
     if (guard != NULL && at >= guard->start && at < guard->end)
         siglongjmp(guard->way_out, 1);
     signal(number, SIG_DFL);
-    raise(number); /* when this returns */
+    raise(number);
 }
 
 void kvs_sigbus_handle(void)
 {
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    /* It is not blocked meanwhile: then the way out has no signal mask to set back. */
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
 
     sigaction(SIGBUS, &action, NULL);
 }
@@ -31,7 +32,7 @@ bool kvs_sigbus_guard(const void *memory, size_t len, void (*work)(void *argumen
 {
     struct guard own = {.start = memory, .end = (const char *)memory + len};
 
-    if (sigsetjmp(own.way_out, 1) != 0) {
+    if (sigsetjmp(own.way_out, 0) != 0) {
         guard = NULL;
         return false;
     }
