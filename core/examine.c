@@ -14,8 +14,66 @@
 #include "core/sigbus.h"
 #include "core/util.h"
 
-#define MAPPED  ((size_t)1 << 20) /* summed between two calls of `pace` */
-#define WAIT_MS 50                /* between two calls of `pace` */
+#define MAPPED  ((size_t)1 << 20)  /* summed between two calls of `pace` */
+#define WINDOW  ((size_t)64 << 20) /* of address space, for mapped blocks */
+#define WAIT_MS 50                 /* between two calls of `pace` */
+
+/* ---- the window ---- */
+
+/* Takes the addresses, and whatever is mapped there away. NULL: there are none, and no window. */
+static char *reserve(char *window, int flags)
+{
+    void *memory = mmap(window, WINDOW, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void empty_window(struct kvs_examiner *examiner)
+{
+    if (examiner->window_used > 0)
+        examiner->window = reserve(examiner->window, MAP_FIXED);
+    examiner->window_used = 0;
+}
+
+/* How far into the window the next block goes: large folios are mapped as huge pages there. */
+static size_t next_place(const struct kvs_examiner *examiner)
+{
+    uintptr_t end = (uintptr_t)examiner->window + examiner->window_used;
+
+    return KVS_ALIGN_UP(end, KVS_HUGE_PAGE) - (uintptr_t)examiner->window;
+}
+
+static char *map_in_window(struct kvs_examiner *examiner, int fd, size_t size)
+{
+    size_t place = next_place(examiner);
+    char *memory = mmap(examiner->window + place, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+
+    examiner->window_used = place + size;
+    if (memory == MAP_FAILED) {
+        /* The addresses may be free now, or another thread's: they are given up. */
+        examiner->window = NULL;
+        examiner->window_used = 0;
+    }
+    return memory;
+}
+
+/* Maps a block behind the last one; what is too large for the window elsewhere. */
+static char *map_block(struct kvs_examiner *examiner, int fd, size_t size)
+{
+    if (examiner->window != NULL && size <= WINDOW && next_place(examiner) > WINDOW - size)
+        empty_window(examiner);
+    if (examiner->window != NULL && size <= WINDOW && next_place(examiner) <= WINDOW - size)
+        return map_in_window(examiner, fd, size);
+    return mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+}
+
+static void unmap_block(const struct kvs_examiner *examiner, char *memory, size_t size)
+{
+    if (examiner->window == NULL || memory < examiner->window ||
+        memory >= examiner->window + WINDOW)
+        munmap(memory, size);
+}
 
 /* ---- the examiner ---- */
 
@@ -26,6 +84,8 @@ int kvs_examiner_init(struct kvs_examiner *examiner)
     if (examiner->memory == NULL)
         return -ENOMEM;
     madvise(examiner->memory, KVS_EXAMINER_MEMORY, MADV_HUGEPAGE);
+    examiner->window = reserve(NULL, 0);
+    examiner->window_used = 0;
     kvs_sigbus_handle();
     return 0;
 }
@@ -34,6 +94,9 @@ void kvs_examiner_destroy(struct kvs_examiner *examiner)
 {
     free(examiner->memory);
     examiner->memory = NULL;
+    if (examiner->window != NULL)
+        munmap(examiner->window, WINDOW);
+    examiner->window = NULL;
 }
 
 static int pace(const struct kvs_examiner *examiner, size_t len)
@@ -87,9 +150,9 @@ static void sum_piece(void *argument)
 }
 
 /* Sums the pages where they are in the cache. -EAGAIN: one was not there after all. */
-static int sum_mapped(const struct kvs_examiner *examiner, int fd, size_t size, uint32_t *crc_ret)
+static int sum_mapped(struct kvs_examiner *examiner, int fd, size_t size, uint32_t *crc_ret)
 {
-    char *memory = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    char *memory = map_block(examiner, fd, size);
     struct mapped_piece piece = {0};
     int r = 0;
 
@@ -102,7 +165,7 @@ static int sum_mapped(const struct kvs_examiner *examiner, int fd, size_t size, 
         if (r == 0 && !kvs_sigbus_guard(piece.at, piece.len, sum_piece, &piece))
             r = -EAGAIN;
     }
-    munmap(memory, size);
+    unmap_block(examiner, memory, size);
     *crc_ret = piece.crc;
     return r;
 }
@@ -145,8 +208,7 @@ static bool is_cached(const struct kvs_examiner *examiner, int fd, uint64_t size
 }
 
 /* One reading, from the cache where all of it is there. */
-static int sum_quickly(const struct kvs_examiner *examiner, int fd, uint64_t size,
-                       uint32_t *crc_ret)
+static int sum_quickly(struct kvs_examiner *examiner, int fd, uint64_t size, uint32_t *crc_ret)
 {
     kvs_cleanup_fd int direct_fd = -1;
 
@@ -158,13 +220,13 @@ static int sum_quickly(const struct kvs_examiner *examiner, int fd, uint64_t siz
         if (r != -EAGAIN)
             return r;
     }
+    empty_window(examiner);
     direct_fd = open_direct(fd);
     return sum_read(examiner, direct_fd >= 0 ? direct_fd : fd, size, crc_ret);
 }
 
 /* Finds most blocks intact. False: the careful look decides. */
-static bool look_quickly(const struct kvs_examiner *examiner, int fd,
-                         struct kvs_examination *examination)
+static bool look_quickly(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination)
 {
     struct kvs_verification *verification = &examination->verification;
     struct kvs_snapshot before, after;
@@ -294,6 +356,7 @@ void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *
         kvs_page_cache_look(fd, 0, (uint64_t)st.st_size) != KVS_CACHED_ALL)
         view = kvs_page_cache_view(fd, (uint64_t)st.st_size);
     if (!look_quickly(examiner, fd, examination_ret)) {
+        empty_window(examiner); /* or the second reading could not drop the pages of the first */
         int r = look_carefully(examiner, fd, examination_ret);
         if (r == -ESTALE) {
             examination_ret->finding = KVS_FOUND_GONE;

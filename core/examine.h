@@ -15,7 +15,9 @@
 //
 // The page cache stays as it was. What is cached as a whole is summed where it is; other blocks are
 // read with direct I/O, or buffered where that cannot be had, and what was not cached before is
-// dropped again.
+// dropped again. What was found intact in the cache stays mapped until 64 MiB are, or something
+// else was found, or the next block is not cached: to unmap interrupts every CPU that the process
+// runs on. Meanwhile nobody can drop those pages.
 #ifndef KVSEAL_CORE_EXAMINE_H
 #define KVSEAL_CORE_EXAMINE_H
 
@@ -41,11 +43,13 @@ struct kvs_examination {
     struct kvs_verification verification; /* of INTACT, TRANSIENT, UNSEALED and CORRUPT */
 };
 
-/* What one thread examines with. Set by the caller but for `memory`. */
+/* What one thread examines with. Set by the caller but for what kvs_examiner_init() makes. */
 struct kvs_examiner {
-    void *memory;     /* of kvs_examiner_init() */
-    bool from_device; /* what is cached is read from the device too: the platter's health, not the
-                         reader's */
+    void *memory;
+    char *window;       /* addresses that cached blocks are mapped to; may be NULL */
+    size_t window_used; /* bytes of it */
+    bool from_device;   /* what is cached is read from the device too: the platter's health, not the
+                           reader's */
     /* Called before `len` more bytes are read, and with 0 from time to time while it waits. May
      * sleep, to keep a rate. Other than 0 (a -errno) ends the examination: KVS_FOUND_ERROR. May be
      * NULL. */

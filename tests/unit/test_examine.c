@@ -101,12 +101,24 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* What the examiner has mapped cannot be dropped. */
+static void let_go(void)
+{
+    const struct kvs_examiner old = examiner;
+
+    kvs_examiner_destroy(&examiner);
+    assert_int_equal(kvs_examiner_init(&examiner), 0);
+    examiner.pace = old.pace;
+    examiner.from_device = old.from_device;
+}
+
 static void intact_hot_and_cold(void **state)
 {
     kvs_cleanup_fd int fd = make_block();
 
     assert_int_equal(examine(fd), KVS_FOUND_INTACT);
     assert_int_equal(paced.bytes, SIZE);
+    let_go();
     drop(fd);
     assert_int_equal(examine(fd), KVS_FOUND_INTACT);
     assert_int_equal(paced.bytes, 2 * SIZE);
@@ -114,6 +126,62 @@ static void intact_hot_and_cold(void **state)
     examiner.from_device = true;
     assert_int_equal(examine(fd), KVS_FOUND_INTACT);
     assert_int_equal(kvs_page_cache_look(fd, 0, SIZE), KVS_CACHED_NONE);
+}
+
+static size_t count_mappings(void)
+{
+    char line[4096];
+    size_t count = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps) != NULL)
+        count += strstr(line, path) != NULL;
+    fclose(maps);
+    return count;
+}
+
+/* More of them than fit into the window. */
+static void cached_blocks_stay_mapped_for_a_while(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+    size_t most = 0;
+
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+        most = KVS_MAX(most, count_mappings());
+    }
+    assert_in_range(most, 2, 20);
+    drop(fd); /* what is mapped stays */
+    assert_int_equal(kvs_page_cache_look(fd, 0, SIZE), KVS_CACHED_ALL);
+    damage(5);
+    assert_int_equal(examine(fd), KVS_FOUND_CORRUPT);
+    assert_int_equal(count_mappings(), 0);
+}
+
+static void what_is_not_cached_lets_the_others_go(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(count_mappings(), 1);
+    examiner.from_device = true;
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(count_mappings(), 0);
+}
+
+static void larger_than_the_window(void **state)
+{
+    const size_t size = (size_t)65 << 20;
+    kvs_cleanup_free char *large = calloc(1, size);
+    kvs_cleanup_fd int fd = open_own(O_CREAT | O_TRUNC | O_RDWR);
+
+    assert_non_null(large);
+    assert_int_equal(pwrite(fd, large, size, 0), size);
+    assert_int_equal(kvs_record_write(fd, kvs_crc32c_zeros(size)), 0);
+    assert_int_equal(kvs_page_cache_look(fd, 0, size), KVS_CACHED_ALL);
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+    assert_int_equal(count_mappings(), 0);
 }
 
 static void pace_can_end_it(void **state)
@@ -251,6 +319,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
+    let_go();
     unlink(path);
     return 0;
 }
@@ -287,6 +356,9 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(intact_hot_and_cold),
+        CASE(cached_blocks_stay_mapped_for_a_while),
+        CASE(what_is_not_cached_lets_the_others_go),
+        CASE(larger_than_the_window),
         CASE(pace_can_end_it),
         CASE(c15_a_fresh_mismatch_is_waited_for),
         CASE(c15_what_is_sealed_while_it_is_waited_for_is_intact),
