@@ -289,6 +289,40 @@ void kvs_digest_extend(struct kvs_digest *d, uint64_t from, uint64_t to)
     pthread_mutex_unlock(&d->lock);
 }
 
+void kvs_digest_save(struct kvs_digest *d, struct kvs_digest_list *written_ret,
+                     struct kvs_digest_list *summed_ret)
+{
+    pthread_mutex_lock(&d->lock);
+    *written_ret = d->written;
+    *summed_ret = d->summed;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void restore_list(struct kvs_digest_list *list, const struct kvs_digest_list *saved)
+{
+    uint64_t end = 0;
+
+    list->count = 0;
+    for (size_t i = 0; i < saved->count; i++) {
+        struct kvs_digest_range range = saved->ranges[i];
+        if (range.offset < end || range.offset >= range.end ||
+            !add_range(list, list->count, range)) {
+            list->count = 0;
+            return;
+        }
+        end = range.end;
+    }
+}
+
+void kvs_digest_restore(struct kvs_digest *d, const struct kvs_digest_list *written,
+                        const struct kvs_digest_list *summed)
+{
+    lock_for_change(d);
+    restore_list(&d->written, written);
+    restore_list(&d->summed, summed);
+    pthread_mutex_unlock(&d->lock);
+}
+
 bool kvs_digest_is_written(struct kvs_digest *d, uint64_t size)
 {
     uint64_t gap_from;

@@ -117,6 +117,17 @@ void kvs_digest_truncate(struct kvs_digest *d, uint64_t size);
  */
 void kvs_digest_extend(struct kvs_digest *d, uint64_t from, uint64_t to);
 
+/*
+ * What is known, for a process that goes on with this file; no write is in flight. The ranges are
+ * the digest's.
+ */
+void kvs_digest_save(struct kvs_digest *d, struct kvs_digest_list *written_ret,
+                     struct kvs_digest_list *summed_ret);
+
+/* The same there. What is not in order is not taken, nor is what there is no memory for. */
+void kvs_digest_restore(struct kvs_digest *d, const struct kvs_digest_list *written,
+                        const struct kvs_digest_list *summed);
+
 /* Was every byte of [0, size) written since the last restart? True for 0. */
 bool kvs_digest_is_written(struct kvs_digest *d, uint64_t size);
 

@@ -31,6 +31,30 @@ static void c06_in_order_is_one_piece(void **state)
     assert_false(kvs_digest_is_written(d, FILE_SIZE + 1));
 }
 
+static void c06_another_digest_goes_on(void **state)
+{
+    struct kvs_digest *d = *state, next;
+    struct kvs_digest_list written, summed;
+
+    for (size_t i = 0; i < CHUNKS; i += 2)
+        write_range(d, i * CHUNK, CHUNK);
+    kvs_digest_init(&next);
+    kvs_digest_save(d, &written, &summed);
+    kvs_digest_restore(&next, &written, &summed);
+    assert_gap(&next, 0, FILE_SIZE, CHUNK, CHUNK);
+    for (size_t i = 1; i < CHUNKS; i += 2)
+        write_range(&next, i * CHUNK, CHUNK);
+    assert_sum_of(&next, FILE_SIZE);
+    assert_true(kvs_digest_is_written(&next, FILE_SIZE));
+
+    struct kvs_digest_range overlapping[] = {{.end = 10}, {.offset = 5, .end = 20}};
+    struct kvs_digest_list bad = {.ranges = overlapping, .count = 2};
+    kvs_digest_restore(&next, &bad, &bad);
+    assert_gap(&next, 0, 20, 0, 20);
+    assert_false(kvs_digest_is_written(&next, 1));
+    kvs_digest_destroy(&next);
+}
+
 static void c06_backwards_is_one_piece(void **state)
 {
     struct kvs_digest *d = *state;
@@ -271,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         digest_test(c06_nothing_is_known_at_first),
         digest_test(c06_in_order_is_one_piece),
+        digest_test(c06_another_digest_goes_on),
         digest_test(c06_backwards_is_one_piece),
         digest_test(c06_random_order),
         digest_test(c06_many_in_flight_end_in_another_order),
