@@ -11,6 +11,7 @@
 
 #include "core/corrupt.h"
 #include "core/util.h"
+#include "fuse/ids.h"
 #include "fuse/metrics.h"
 #include "fuse/ops.h"
 #include "fuse/worker.h"
@@ -120,14 +121,15 @@ static int render(struct kvs_fs *fs, fuse_ino_t ino)
 /* Root may open for writing what nobody may write. */
 void kvs_control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct kvs_fs *fs = kvs_fs_of(req);
     bool is_read_only = (fi->flags & O_ACCMODE) == O_RDONLY && (fi->flags & O_TRUNC) == 0;
-    int fd = is_read_only ? render(kvs_fs_of(req), ino) : -EPERM;
+    int fd = is_read_only ? render(fs, ino) : -EPERM;
 
     if (fd < 0) {
         kvs_reply_error(req, fd);
         return;
     }
-    fi->fh = (uint64_t)fd;
+    fi->fh = kvs_id_of(fs, (void *)(intptr_t)fd);
     fi->direct_io = 1; /* its size is not known to the kernel */
     fi->noflush = 1;
     if (fuse_reply_open(req, fi) != 0) /* interrupted: no RELEASE will come */
@@ -138,8 +140,13 @@ void kvs_control_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                       struct fuse_file_info *fi)
 {
     char *scratch = kvs_worker_scratch();
-    ssize_t len = pread((int)fi->fh, scratch, KVS_MIN(size, KVS_SCRATCH_SIZE), offset);
+    bool is_lost = fi->fh == KVS_CONTROL_NO_HANDLE;
+    kvs_cleanup_fd int own_fd = is_lost && offset == 0 ? render(kvs_fs_of(req), ino) : -1;
+    int fd = is_lost ? own_fd : (int)fi->fh;
+    ssize_t len = 0;
 
+    if (fd >= 0)
+        len = pread(fd, scratch, KVS_MIN(size, KVS_SCRATCH_SIZE), offset);
     if (len < 0)
         kvs_reply_error(req, -errno);
     else
@@ -153,7 +160,8 @@ void kvs_control_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 void kvs_control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    close((int)fi->fh);
+    if (fi->fh != KVS_CONTROL_NO_HANDLE)
+        close((int)fi->fh);
     kvs_reply_error(req, 0);
 }
 

@@ -17,6 +17,10 @@ enum kvs_control_node {
     KVS_CONTROL_END,
 };
 
+/* A file that was opened under an earlier daemon (ids.h): read from the start it is made anew,
+ * farther on it has ended. */
+#define KVS_CONTROL_NO_HANDLE UINT64_MAX
+
 static inline bool kvs_is_control(fuse_ino_t ino)
 {
     return ino >= KVS_CONTROL_DIR && ino < KVS_CONTROL_END;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/util.h"
+#include "fuse/ids.h"
 #include "fuse/names.h"
 #include "fuse/pinned.h"
 #include "fuse/reach.h"
@@ -211,6 +212,7 @@ void kvs_handle_destroy(struct kvs_fs *fs, struct kvs_handle *handle)
     if (plain_fd >= 0)
         close(plain_fd);
     close(handle->fd);
+    kvs_ids_remove(fs->ids, KVS_ID_HANDLE, handle->number);
     free(handle);
     kvs_stats_add(KVS_STAT_files_closed, 1);
     kvs_file_put(fs, file);

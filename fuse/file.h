@@ -74,6 +74,7 @@ struct kvs_file {
 struct kvs_handle {
     struct kvs_handle *previous, *next; /* in file->handles, protected by the table's lock */
     struct kvs_file *file;
+    uint64_t number;     /* that an earlier daemon gave it (ids.h); 0: its own */
     int fd;              /* opened with the client's flags, O_APPEND and O_TRUNC left out */
     atomic_int plain_fd; /* the same without O_DIRECT, opened when alignment asks for it; or -1 */
     bool can_read, can_write, is_direct, is_noatime;

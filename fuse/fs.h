@@ -5,6 +5,9 @@
 //   options         the command line; options_switches.c: switches, options.c: what stands after -o
 //   attach  mount   getting the mount and leaving it; dead ones replaced, live ones refused
 //   fd_socket  mounter  ... or its descriptor comes from a process that may mount
+//   holder          ... which keeps it for the next daemon when one is gone (--hold)
+//   takeover  handover  how that one goes on: the connection; what the last one knew
+//   ids             the kernel's numbers for nodes and handles, also of earlier daemons
 //   guard           the directory under the mount, immutable meanwhile
 //   source  memory  what the start looks at: the directory, and how much memory there is
 //   ready  healthcheck  whether it serves, for those outside; ask: questions that may hang
@@ -44,6 +47,7 @@ struct kvs_buffers;
 struct kvs_file;
 struct kvs_forgetter;
 struct kvs_http;
+struct kvs_ids;
 struct kvs_passthrough;
 struct kvs_pins;
 struct kvs_scrubber;
@@ -62,6 +66,9 @@ struct kvs_fs {
     _Atomic(struct kvs_scrubber *) scrubber; /* NULL: there is none */
     atomic_bool has_served; /* a request; taken back by the scrubber, which gives way then */
     struct fuse_session *session;
+    bool is_held;            /* by a holder, when this daemon is gone (takeover.h) */
+    uint32_t epoch;          /* how many daemons of this mount were before (ids.h) */
+    struct kvs_ids *ids;     /* what they numbered; NULL: nothing has to be translated */
     const char *mountpoint;  /* absolute; set before `is_serving` */
     struct timespec started; /* CLOCK_REALTIME */
     int metrics_fd;          /* listens until `http` has it; -1: none */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/util.h"
+#include "fuse/ids.h"
 #include "fuse/reach.h"
 #include "fuse/table.h"
 
@@ -153,6 +154,7 @@ void kvs_table_unlock(struct kvs_table *table)
         struct kvs_node *node = dead;
         dead = node->hash_next;
         kvs_close_fd(&node->kept_fd);
+        kvs_ids_remove(table->ids, KVS_ID_NODE, node->number);
         free(node);
     }
 }
@@ -238,7 +240,9 @@ struct kvs_node *kvs_node_of(struct kvs_fs *fs, fuse_ino_t ino)
 
 fuse_ino_t kvs_node_ino(struct kvs_fs *fs, const struct kvs_node *node)
 {
-    return node == fs->table->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
+    if (node == fs->table->root)
+        return FUSE_ROOT_ID;
+    return node->number ? node->number : kvs_id_of(fs, node);
 }
 
 /* As kvs_node_adopt. -EAGAIN: (parent, name) names neither `*known` nor this node any more. */
@@ -280,6 +284,34 @@ int kvs_node_adopt(struct kvs_fs *fs, struct kvs_node *parent, const char *name,
                    const struct stat *st, struct kvs_node **node_ret)
 {
     return adopt(fs, parent, name, fd, st, NULL, node_ret);
+}
+
+int kvs_table_restore(struct kvs_table *table, const struct kvs_node *saved,
+                      const unsigned char *handle, struct kvs_node **node_ret)
+{
+    struct key key = {.dev = saved->dev,
+                      .ino = saved->ino,
+                      .type = saved->mode,
+                      .handle_type = saved->handle_type,
+                      .handle_len = saved->handle_len};
+
+    memcpy(key.handle, handle, key.handle_len);
+    if (!saved->is_ended && find_node(table, &key))
+        return -EEXIST;
+    struct kvs_node *node = make_node(&key);
+    if (!node)
+        return -ENOMEM;
+    node->nlookup = saved->nlookup;
+    int error = kvs_ids_add(table->ids, KVS_ID_NODE, saved->number, node);
+    if (error != 0) {
+        free(node);
+        return error;
+    }
+    node->number = saved->number;
+    node->is_ended = saved->is_ended;
+    insert_node(table, node);
+    *node_ret = node;
+    return 0;
 }
 
 struct kvs_node *kvs_node_find(struct kvs_fs *fs, int fd, const struct stat *st)

@@ -3,7 +3,8 @@
 //
 // A node is found by (device, inode number, and the file handle where there is one). A reused inode
 // number is another node: its file handle is another one, or the node has ended, when its last name
-// was removed through the mount. The kernel's name for it (fuse_ino_t) is the node's address.
+// was removed through the mount. The kernel's name for it (fuse_ino_t) is the node's address; after
+// a takeover more than that (ids.h), but only outside of the operations.
 //
 // Life: a node lives while the kernel counts look-ups of it (nlookup: +1 for each reply that
 // carries an entry, minus what FORGET says) or somebody holds a reference: an open handle's file, a
@@ -36,6 +37,7 @@ struct kvs_node {
     dev_t dev;
     ino_t ino;
     uint64_t nlookup;
+    uint64_t number; /* that an earlier daemon gave it (ids.h); 0: its own */
     uint32_t refs;
     uint32_t mode;          /* the file type bits, fixed at creation */
     struct kvs_file *file;  /* NULL while it is a directory, or not open and owing nothing */
@@ -62,7 +64,9 @@ pthread_mutex_t *kvs_table_lock(struct kvs_table *table);
 /* How many nodes and names there are, for tests and status. */
 void kvs_table_count(struct kvs_table *table, uint64_t *nodes_ret, uint64_t *names_ret);
 
-struct kvs_node *kvs_node_of(struct kvs_fs *fs, fuse_ino_t ino); /* no new reference */
+/* The node that an operation is about; no new reference. */
+struct kvs_node *kvs_node_of(struct kvs_fs *fs, fuse_ino_t ino);
+/* The kernel's name for it. */
 fuse_ino_t kvs_node_ino(struct kvs_fs *fs, const struct kvs_node *node);
 
 /* Finds or makes the node of `fd` (O_PATH suffices), whose stat is `st`, notes that it is called

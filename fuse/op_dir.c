@@ -12,6 +12,7 @@
 #include "core/corrupt.h"
 #include "core/util.h"
 #include "fuse/control.h"
+#include "fuse/ids.h"
 #include "fuse/inode.h"
 #include "fuse/ops.h"
 #include "fuse/reach.h"
@@ -23,6 +24,7 @@
 /* fi->fh of a directory. What was read and did not fit into a reply waits for the next one. */
 struct open_dir {
     struct open_dir *previous, *next; /* in open_dirs */
+    uint64_t number;                  /* that an earlier daemon gave it (ids.h); 0: its own */
     int fd;
     pthread_mutex_t lock; /* the rest, over getdents too: it holds up this handle's users alone */
     off_t next_offset;    /* of the entry at `start` */
@@ -67,12 +69,30 @@ int kvs_dir_fd(const struct fuse_file_info *fi)
     return dir_of(fi)->fd;
 }
 
-static void close_dir(struct open_dir *dir)
+static void close_dir(struct kvs_fs *fs, struct open_dir *dir)
 {
     delist(dir);
+    kvs_ids_remove(fs->ids, KVS_ID_HANDLE, dir->number);
     close(dir->fd);
     pthread_mutex_destroy(&dir->lock);
     free(dir);
+}
+
+/* Owns `fd`. NULL: no memory. */
+static struct open_dir *make_dir(int fd)
+{
+    struct open_dir *dir = malloc(sizeof(*dir));
+    if (!dir) {
+        close(fd);
+        return NULL;
+    }
+    dir->number = 0;
+    dir->fd = fd;
+    pthread_mutex_init(&dir->lock, NULL);
+    dir->next_offset = 0;
+    dir->start = dir->end = 0;
+    enlist(dir);
+    return dir;
 }
 
 void kvs_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -83,25 +103,42 @@ void kvs_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         kvs_reply_error(req, fd);
         return;
     }
-    struct open_dir *dir = malloc(sizeof(*dir));
+    struct open_dir *dir = make_dir(fd);
     if (!dir) {
-        close(fd);
         kvs_reply_error(req, -ENOMEM);
         return;
     }
-    dir->fd = fd;
-    pthread_mutex_init(&dir->lock, NULL);
-    dir->next_offset = 0;
-    dir->start = dir->end = 0;
-    enlist(dir);
-    fi->fh = (uintptr_t)dir;
+    fi->fh = kvs_id_of(fs, dir);
     if (fuse_reply_open(req, fi)) /* interrupted: no RELEASEDIR will come */
-        close_dir(dir);
+        close_dir(fs, dir);
+}
+
+int kvs_dirs_each(struct kvs_fs *fs, int (*take)(void *context, uint64_t number, int fd),
+                  void *context)
+{
+    int error = 0;
+    for (const struct open_dir *dir = open_dirs; dir && !error; dir = dir->next)
+        error = take(context, dir->number ? dir->number : kvs_id_of(fs, dir), dir->fd);
+    return error;
+}
+
+int kvs_dirs_restore(struct kvs_fs *fs, uint64_t number, int fd)
+{
+    struct open_dir *dir = make_dir(fd);
+    if (!dir)
+        return -ENOMEM;
+    dir->next_offset = -1; /* wherever the last daemon was in it */
+    int error = kvs_ids_add(fs->ids, KVS_ID_HANDLE, number, dir);
+    if (error)
+        close_dir(fs, dir);
+    else
+        dir->number = number;
+    return error;
 }
 
 void kvs_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    close_dir(dir_of(fi));
+    close_dir(kvs_fs_of(req), dir_of(fi));
     kvs_reply_error(req, 0);
 }
 

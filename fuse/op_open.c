@@ -8,6 +8,7 @@
 #include "fuse/caller.h"
 #include "fuse/change.h"
 #include "fuse/file.h"
+#include "fuse/ids.h"
 #include "fuse/ops.h"
 #include "fuse/reach.h"
 #include "fuse/seal.h"
@@ -37,7 +38,7 @@ static int open_below(struct kvs_fs *fs, struct kvs_node *node, int flags)
  * mode has the last word. 0 or -errno. */
 static int describe_handle(struct kvs_fs *fs, struct kvs_handle *handle, struct fuse_file_info *fi)
 {
-    fi->fh = (uintptr_t)handle;
+    fi->fh = kvs_id_of(fs, handle);
     fi->direct_io = !handle->is_parallel;
     fi->parallel_direct_writes = 1;
     fi->noflush = !handle->can_write;

@@ -46,6 +46,12 @@ void kvs_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 void kvs_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kvs_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 int kvs_dir_fd(const struct fuse_file_info *fi); /* the open directory's descriptor */
+/* Those that are open, for a daemon that takes over: while no operation is under way. What `take`
+ * returns other than 0 ends it. */
+int kvs_dirs_each(struct kvs_fs *fs, int (*take)(void *context, uint64_t number, int fd),
+                  void *context);
+/* One of them there; owns `fd`. 0 or -errno. */
+int kvs_dirs_restore(struct kvs_fs *fs, uint64_t number, int fd);
 
 /* op_open.c */
 void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);

@@ -37,6 +37,7 @@ struct kvs_table {
     pthread_cond_t crowded, ending;
     uint64_t max_names; /* UINT64_MAX: no limit */
     struct kvs_node *root;
+    struct kvs_ids *ids; /* those of the file system */
     dev_t source_dev;
     enum kvs_handles handles;
 };
@@ -57,6 +58,11 @@ void kvs_table_reap(struct kvs_table *table, struct kvs_node *node);
 /* What (parent, text) is known to name, or NULL. */
 struct kvs_node *kvs_table_find_name(const struct kvs_table *table, const struct kvs_node *parent,
                                      const char *text);
+
+/* A node that an earlier daemon had: what it is found by, nlookup, number and is_ended are as
+ * of `saved`, its handle has KVS_HANDLE_MAX bytes at most. 0 or -errno. */
+int kvs_table_restore(struct kvs_table *table, const struct kvs_node *saved,
+                      const unsigned char *handle, struct kvs_node **node_ret);
 
 /* As kvs_names_add. */
 int kvs_table_add_name(struct kvs_table *table, struct kvs_node *parent, const char *text,

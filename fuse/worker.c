@@ -29,6 +29,7 @@
 #include "core/verify.h"
 #include "fuse/buffers.h"
 #include "fuse/caller.h"
+#include "fuse/ids.h"
 #include "fuse/service.h"
 
 #define FIRST_WORKERS  4    /* always there */
@@ -266,6 +267,22 @@ bool kvs_workers_serve(fuse_ino_t directory)
     return serves;
 }
 
+/* False: it is answered, as it is about something that went with an earlier daemon. */
+static bool resolve_ids(struct pool *pool, void *request)
+{
+    const struct fuse_in_header *header = request;
+    bool is_moot = false;
+    int error = kvs_ids_resolve(pool->fs, request, &is_moot);
+
+    if (error != 0 && header->opcode != FUSE_FORGET) {
+        struct fuse_out_header answer = {
+            .len = sizeof(answer), .error = is_moot ? 0 : error, .unique = header->unique};
+        ssize_t ignored = write(pool->device_fd, &answer, sizeof(answer));
+        (void)ignored; /* whoever asked was interrupted */
+    }
+    return error == 0;
+}
+
 static void serve(struct worker *worker, size_t len)
 {
     struct pool *pool = worker->pool;
@@ -280,7 +297,8 @@ static void serve(struct worker *worker, size_t len)
         eventfd_write(pool->wake_fd, 1);
     if (!atomic_load_explicit(&pool->fs->has_served, memory_order_relaxed))
         atomic_store_explicit(&pool->fs->has_served, true, memory_order_relaxed);
-    fuse_session_process_buf(pool->fs->session, &request);
+    if (!pool->fs->ids || resolve_ids(pool, request.mem))
+        fuse_session_process_buf(pool->fs->session, &request);
     atomic_store(&worker->inode, 0);
     atomic_store(&worker->second_inode, 0);
     atomic_fetch_add_explicit(&pool->served, 1, memory_order_relaxed);
