@@ -63,8 +63,8 @@ static int mount_by_ourselves(struct kvs_attachment *attachment, struct fuse_ses
     return 0;
 }
 
-/* libfuse takes a descriptor by this name, and closes it with the session. */
-static int use_device(struct fuse_session *session, int device_fd)
+/* libfuse takes a descriptor by this name. */
+int kvs_attach_use_device(struct fuse_session *session, int device_fd)
 {
     char name[32];
     snprintf(name, sizeof(name), "/dev/fd/%d", device_fd);
@@ -85,14 +85,19 @@ static int fetch_device(struct kvs_attachment *attachment, struct fuse_session *
     char mountpoint[KVS_FD_SOCKET_TEXT];
     int device_fd;
     int error = kvs_fd_socket_fetch(options->fd_socket, (int)(options->timeout * 1000), is_over,
-                                    session, mountpoint, &attachment->connection_fd, &device_fd);
+                                    session, mountpoint, &attachment->connection_fd, &device_fd,
+                                    &attachment->state_fd);
     if (error)
         return error;
     free(attachment->mountpoint);
     attachment->mountpoint = strdup(mountpoint);
-    error = attachment->mountpoint ? use_device(session, device_fd) : -ENOMEM;
+    error = attachment->mountpoint ? 0 : -ENOMEM;
+    if (!error && attachment->state_fd >= 0)
+        attachment->device_fd = kvs_steal_fd(&device_fd);
+    else if (!error)
+        error = kvs_attach_use_device(session, device_fd);
     if (error)
-        close(device_fd);
+        kvs_close_fd(&device_fd);
     return error;
 }
 
@@ -102,7 +107,7 @@ int kvs_attach_mount(struct kvs_attachment *attachment, struct fuse_session *ses
     if (options->fd_socket)
         return fetch_device(attachment, session);
     if (options->device_fd >= 0)
-        return use_device(session, options->device_fd);
+        return kvs_attach_use_device(session, options->device_fd);
     return mount_by_ourselves(attachment, session, source_fd);
 }
 
@@ -131,7 +136,8 @@ void kvs_attach_unmount(struct kvs_attachment *attachment, struct fuse_session *
 
 void kvs_attach_end(struct kvs_attachment *attachment)
 {
-    if (attachment->connection_fd >= 0)
-        close(attachment->connection_fd);
+    kvs_close_fd(&attachment->connection_fd);
+    kvs_close_fd(&attachment->device_fd);
+    kvs_close_fd(&attachment->state_fd);
     free(attachment->mountpoint);
 }

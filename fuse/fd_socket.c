@@ -159,31 +159,71 @@ int kvs_fd_socket_accept(int listen_fd, uid_t peer, int *connection_ret)
     return 0;
 }
 
-/* Room for one descriptor. */
 union control {
     struct cmsghdr header;
-    char room[CMSG_SPACE(sizeof(int))];
+    char room[CMSG_SPACE(KVS_FD_SOCKET_FDS * sizeof(int))];
 };
 
-int kvs_fd_socket_send(int connection, const char *text, int fd)
+/* 0 or -errno. */
+static int send_now(int connection, const char *text, const int *fds, size_t count)
 {
     struct iovec iov = {.iov_base = (char *)text,
                         .iov_len = KVS_MIN(strlen(text) + 1, (size_t)KVS_FD_SOCKET_TEXT)};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     union control control = {0};
-    if (fd >= 0) {
+    if (count > 0) {
         message.msg_control = control.room;
-        message.msg_controllen = sizeof(control.room);
+        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
         struct cmsghdr *header = CMSG_FIRSTHDR(&message);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+        header->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, count * sizeof(int));
     }
     return sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-int kvs_fd_socket_receive(int connection, int limit_ms, char *text_ret, int *fd_ret)
+int kvs_fd_socket_send(int connection, const char *text, int fd)
+{
+    return send_now(connection, text, &fd, fd >= 0);
+}
+
+int kvs_fd_socket_send_all(int connection, const char *text, const int *fds, size_t count,
+                           int limit_ms)
+{
+    int64_t deadline = kvs_clock_ms() + limit_ms;
+    for (;;) {
+        int error = send_now(connection, text, fds, count);
+        /* ETOOMANYREFS: of descriptors on their way there may be as many as open ones. */
+        if (error != -EAGAIN && error != -ETOOMANYREFS && error != -EINTR)
+            return error;
+        if (kvs_clock_ms() >= deadline)
+            return -ETIMEDOUT;
+        struct pollfd pollfd = {.fd = connection, .events = POLLOUT};
+        poll(&pollfd, error == -EAGAIN, RETRY_MS / 10);
+    }
+}
+
+/* What came beside the text. */
+static size_t take_descriptors(struct msghdr *message, int *fds_ret, size_t room)
+{
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+        return 0;
+    int fds[KVS_FD_SOCKET_FDS];
+    size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(header), count * sizeof(int));
+    if (count <= room && !(message->msg_flags & MSG_CTRUNC)) {
+        memcpy(fds_ret, fds, count * sizeof(int));
+        return count;
+    }
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
+    return 0;
+}
+
+int kvs_fd_socket_receive_all(int connection, int limit_ms, char *text_ret, int *fds_ret,
+                              size_t room, size_t *count_ret)
 {
     struct pollfd pollfd = {.fd = connection, .events = POLLIN};
     int ready = poll(&pollfd, 1, limit_ms);
@@ -194,18 +234,22 @@ int kvs_fd_socket_receive(int connection, int limit_ms, char *text_ret, int *fd_
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control.room,
-                             .msg_controllen = CMSG_LEN(sizeof(int))}; /* no room for two */
+                             .msg_controllen = sizeof(control.room)};
     ssize_t len = recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (len <= 0)
         return len < 0 ? -errno : -ECONNRESET;
     text_ret[len] = 0;
-    kvs_cleanup_fd int fd = -1;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    *fd_ret = message.msg_flags & MSG_CTRUNC ? -1 : kvs_steal_fd(&fd);
+    *count_ret = take_descriptors(&message, fds_ret, room);
     return 0;
+}
+
+int kvs_fd_socket_receive(int connection, int limit_ms, char *text_ret, int *fd_ret)
+{
+    size_t count = 0;
+    int error = kvs_fd_socket_receive_all(connection, limit_ms, text_ret, fd_ret, 1, &count);
+    if (!error && count == 0)
+        *fd_ret = -1;
+    return error;
 }
 
 /* Until somebody listens. A connection, or -errno. */
@@ -224,11 +268,13 @@ static int connect_in_time(const struct sockaddr_un *address, int64_t deadline,
     }
 }
 
+/* /dev/fuse, and the state of a mount that is held. */
 static int receive_in_time(int connection, int64_t deadline, bool (*is_over)(void *),
-                           void *argument, char *text_ret, int *fd_ret)
+                           void *argument, char *text_ret, int fds_ret[2])
 {
     for (;;) {
-        int error = kvs_fd_socket_receive(connection, RETRY_MS, text_ret, fd_ret);
+        size_t count;
+        int error = kvs_fd_socket_receive_all(connection, RETRY_MS, text_ret, fds_ret, 2, &count);
         if (error != -ETIMEDOUT && error != -EINTR && error != -EAGAIN)
             return error;
         if (is_over(argument))
@@ -239,7 +285,7 @@ static int receive_in_time(int connection, int64_t deadline, bool (*is_over)(voi
 }
 
 int kvs_fd_socket_fetch(const char *path, int limit_ms, bool (*is_over)(void *), void *argument,
-                        char *mountpoint_ret, int *connection_ret, int *device_ret)
+                        char *mountpoint_ret, int *connection_ret, int *device_ret, int *state_ret)
 {
     int64_t deadline = kvs_clock_ms() + limit_ms;
     struct sockaddr_un address;
@@ -253,8 +299,10 @@ int kvs_fd_socket_fetch(const char *path, int limit_ms, bool (*is_over)(void *),
                                           : strerror(-connection));
         return connection;
     }
-    kvs_cleanup_fd int device = -1;
-    error = receive_in_time(connection, deadline, is_over, argument, mountpoint_ret, &device);
+    int fds[2] = {-1, -1};
+    error = receive_in_time(connection, deadline, is_over, argument, mountpoint_ret, fds);
+    kvs_cleanup_fd int device = fds[0];
+    kvs_cleanup_fd int state = fds[1];
     if (error) {
         complain("socket %s: got no mount: %s", path, strerror(-error));
         return error;
@@ -269,5 +317,6 @@ int kvs_fd_socket_fetch(const char *path, int limit_ms, bool (*is_over)(void *),
     }
     *connection_ret = kvs_steal_fd(&connection);
     *device_ret = kvs_steal_fd(&device);
+    *state_ret = kvs_steal_fd(&state);
     return 0;
 }

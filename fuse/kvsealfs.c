@@ -21,6 +21,7 @@
 #include "fuse/capabilities.h"
 #include "fuse/forget.h"
 #include "fuse/healthcheck.h"
+#include "fuse/ids.h"
 #include "fuse/inode.h"
 #include "fuse/memory.h"
 #include "fuse/metrics_http.h"
@@ -33,6 +34,7 @@
 #include "fuse/serve_passthrough.h"
 #include "fuse/service.h"
 #include "fuse/source.h"
+#include "fuse/takeover.h"
 #include "fuse/worker.h"
 
 #define complain(...) kvs_log(KVS_LOG_ALWAYS, LOG_ERR, __VA_ARGS__)
@@ -99,6 +101,7 @@ static void leave_terminal(int ready_fd)
 /* What one mount needs besides `fs`. */
 struct life {
     struct kvs_attachment attachment;
+    struct kvs_takeover takeover; /* of a mount that is held */
     struct kvs_ready ready;
 };
 
@@ -136,6 +139,18 @@ static int prepare(struct kvs_fs *fs, struct life *life)
     return options->metrics ? kvs_http_listen(options->metrics, &fs->metrics_fd) : 0;
 }
 
+/* The descriptors are needed no more: the session has its own. 0 or -errno, said. */
+static int begin_held(struct kvs_fs *fs, struct life *life)
+{
+    struct kvs_attachment *attachment = &life->attachment;
+    life->takeover.connection = attachment->connection_fd;
+    int error = kvs_takeover_begin(fs, &life->takeover, attachment->device_fd,
+                                   attachment->state_fd);
+    close(kvs_steal_fd(&attachment->device_fd));
+    close(kvs_steal_fd(&attachment->state_fd));
+    return error;
+}
+
 /* Gets the mount, and answers the kernel's first request. 0 or -errno, said. */
 static int start_session(struct kvs_fs *fs, struct life *life)
 {
@@ -148,6 +163,8 @@ static int start_session(struct kvs_fs *fs, struct life *life)
     int error = kvs_attach_mount(&life->attachment, fs->session, fs->source_fd);
     if (error)
         return error;
+    if (life->attachment.state_fd >= 0)
+        return begin_held(fs, life);
     error = answer_init(fs->session);
     if (error)
         complain("the mount on %s ended before it served: %s", life->attachment.mountpoint,
@@ -174,6 +191,8 @@ static void destroy(struct kvs_fs *fs)
     kvs_scrubber_destroy(fs);
     if (fs->table)
         kvs_table_destroy(fs->table);
+    if (fs->ids)
+        kvs_ids_destroy(fs->ids);
     if (fs->passthrough)
         kvs_passthrough_destroy(fs);
     if (fs->buffers)
@@ -251,9 +270,15 @@ static int serve(struct kvs_fs *fs, int ready_fd)
     kvs_ready_end(&life.ready);
     unmount(fs, &life);
     if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS) &&
-        kvs_forget_stop(fs) == 0)
+        kvs_forget_stop(fs) == 0) {
+        if (fs->is_held && !error)
+            kvs_takeover_hand_over(fs, &life.takeover);
         destroy(fs);
-    kvs_attach_end(&life.attachment);
+    }
+    kvs_takeover_destroy(&life.takeover);
+    /* Of a held mount's requests those that hang are still ours: the exit shows the end. */
+    if (!fs->is_held || error != -ETIMEDOUT)
+        kvs_attach_end(&life.attachment);
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

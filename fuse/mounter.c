@@ -2,7 +2,8 @@
 // --mount-for: mounts for a daemon that may not, and hands it the descriptor.
 //
 // No copy of the descriptor is kept: while somebody has one, the clients of a daemon that died
-// would wait instead of getting ENOTCONN. The connection tells that the daemon is gone.
+// would wait instead of getting ENOTCONN. Unless this is wanted, for some time (holder.h). The
+// connection tells that the daemon is gone.
 #include "fuse/mounter.h"
 
 #include <errno.h>
@@ -16,10 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/util.h"
 #include "fuse/fd_socket.h"
 #include "fuse/guard.h"
+#include "fuse/holder.h"
 #include "fuse/mount.h"
 #include "fuse/mountinfo.h"
 
@@ -31,6 +34,8 @@ struct mounter {
     int connection_fd; /* to the daemon that serves the mount; -1: none does */
     char *path;        /* of the mount point, canonical; NULL before the first mount */
     int mount_id;      /* -1: there is no mount of ours */
+    struct kvs_holder holder;
+    int64_t held_until; /* as kvs_clock_ms(); 0: it is not held */
     struct kvs_guard guard;
 };
 
@@ -98,7 +103,10 @@ static int mount_and_send(struct mounter *mounter, int connection)
         return -EIO;
     }
     mounter->mount_id = kvs_mount_id(mounter->path);
-    int error = kvs_fd_socket_send(connection, mounter->path, fuse_session_fd(session));
+    int device_fd = fuse_session_fd(session);
+    int error = mounter->options->hold > 0
+                    ? kvs_holder_begin(&mounter->holder, connection, mounter->path, device_fd)
+                    : kvs_fd_socket_send(connection, mounter->path, device_fd);
     fuse_session_destroy(session); /* closes the descriptor; the mount stays */
     if (error)
         complain("cannot hand the mount over: %s", strerror(-error));
@@ -109,8 +117,10 @@ static int mount_and_send(struct mounter *mounter, int connection)
 static void take_mount_away(struct mounter *mounter, bool is_gone)
 {
     if (mounter->path)
-        kvs_mount_detach(mounter->path, mounter->mount_id, is_gone);
+        kvs_mount_detach(mounter->path, mounter->mount_id, is_gone || mounter->held_until > 0);
     mounter->mount_id = -1;
+    mounter->held_until = 0;
+    kvs_holder_drop(&mounter->holder);
 }
 
 /* 0 and the canonical mount point, malloc()ed; or -errno, said: the place is taken, and whoever
@@ -160,6 +170,17 @@ static int serve_daemon(struct mounter *mounter, int connection)
     return 0;
 }
 
+/* The daemon at the other end goes on with the mount. 0 or -errno. */
+static int hand_on(struct mounter *mounter, int connection)
+{
+    int error = kvs_holder_send(&mounter->holder, connection, mounter->path);
+    if (error)
+        return error; /* gone already: the next one may come */
+    mounter->held_until = 0;
+    kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "handed %s on to the daemon that asked", mounter->path);
+    return 0;
+}
+
 /* A connection was made. 0; -EAGAIN: nobody who may, or who stays; or -errno, said. */
 static int greet(struct mounter *mounter)
 {
@@ -167,7 +188,8 @@ static int greet(struct mounter *mounter)
     int error = kvs_fd_socket_accept(mounter->listen_fd, mounter->options->user, &connection);
     if (error)
         return -EAGAIN;
-    error = serve_daemon(mounter, connection);
+    error = mounter->held_until > 0 ? hand_on(mounter, connection)
+                                    : serve_daemon(mounter, connection);
     if (error == -EPIPE || error == -ECONNRESET)
         return -EAGAIN; /* gone before it got the mount: the next one may come */
     if (error)
@@ -214,22 +236,55 @@ static void leave_nothing(struct mounter *mounter)
     kvs_guard_give_back(&mounter->guard);
 }
 
-/* A daemon sends nothing: what can be read is its end. */
+/* The daemon said something to be kept; or it is gone. */
+static void hear_daemon(struct mounter *mounter)
+{
+    if (mounter->holder.device_fd >= 0 &&
+        kvs_holder_receive(&mounter->holder, mounter->connection_fd) == 0)
+        return;
+    close(mounter->connection_fd);
+    mounter->connection_fd = -1;
+    if (kvs_holder_is_ready(&mounter->holder) && kvs_mount_id(mounter->path) == mounter->mount_id) {
+        mounter->held_until = kvs_clock_ms() + (int64_t)(mounter->options->hold * 1000) + 1;
+        kvs_log(KVS_LOG_ALWAYS, LOG_NOTICE,
+                "the daemon of %s is gone: its clients wait for the next one, up to %g seconds",
+                mounter->path, mounter->options->hold);
+        return;
+    }
+    kvs_log(KVS_LOG_ALWAYS, LOG_NOTICE, "the daemon of %s is gone", mounter->path);
+    take_mount_away(mounter, true);
+}
+
+/* Waits for what is to be done, to the end of a hold at most. Whether there is something. */
+static bool wait_for_news(const struct mounter *mounter, struct pollfd fds[2], const sigset_t *mask)
+{
+    int64_t left_ms = mounter->held_until - kvs_clock_ms();
+    struct timespec left = {0};
+    if (left_ms > 0)
+        left = (struct timespec){.tv_sec = left_ms / 1000, .tv_nsec = (left_ms % 1000) * 1000000};
+    return ppoll(fds, 2, mounter->held_until > 0 ? &left : NULL, mask) > 0;
+}
+
+/* Without --hold a daemon sends nothing: what can be read is its end. */
 static void run_on(struct mounter *mounter, const sigset_t *mask)
 {
     while (!is_ended) {
-        struct pollfd fds[] = {{.fd = mounter->connection_fd, .events = POLLIN},
-                               {.fd = mounter->listen_fd, .events = POLLIN}};
-        if (ppoll(fds, 2, NULL, mask) <= 0)
-            continue;
-        if (fds[0].revents) {
-            close(mounter->connection_fd);
-            mounter->connection_fd = -1;
-            kvs_log(KVS_LOG_ALWAYS, LOG_NOTICE, "the daemon of %s is gone", mounter->path);
+        /* Of a held mount the next daemon waits until the present one is gone. */
+        bool is_waiting = mounter->options->hold > 0 && mounter->connection_fd >= 0;
+        struct pollfd fds[] = {
+            {.fd = mounter->connection_fd, .events = POLLIN},
+            {.fd = is_waiting ? -1 : mounter->listen_fd, .events = POLLIN},
+        };
+        bool is_news = wait_for_news(mounter, fds, mask);
+        if (is_news && fds[0].revents)
+            hear_daemon(mounter);
+        if (is_news && fds[1].revents)
+            greet(mounter);
+        if (mounter->held_until > 0 && kvs_clock_ms() >= mounter->held_until) {
+            complain("no daemon came for %s within %g seconds: its clients' calls fail",
+                     mounter->path, mounter->options->hold);
             take_mount_away(mounter, true);
         }
-        if (fds[1].revents)
-            greet(mounter);
     }
     leave_nothing(mounter);
 }
@@ -240,6 +295,7 @@ int kvs_mounter_run(struct kvs_options *options)
                               .listen_fd = -1,
                               .connection_fd = -1,
                               .mount_id = -1,
+                              .holder = KVS_HOLDER_INIT,
                               .guard.directory_fd = -1};
     sigset_t mask;
     take_signals(&mask);
@@ -256,6 +312,7 @@ int kvs_mounter_run(struct kvs_options *options)
     }
     if (mounter.connection_fd >= 0)
         close(mounter.connection_fd);
+    kvs_holder_drop(&mounter.holder);
     free(mounter.path);
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }

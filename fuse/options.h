@@ -52,6 +52,7 @@ struct kvs_options {
     char *mount_for;   /* --mount-for: where it is to go to (mounter.h) */
     uid_t user;        /* --user: whom that is for; default our own */
     bool stay;         /* --stay: for one after the other */
+    double hold;       /* --hold: seconds that the mount waits for the next (holder.h) */
     double timeout;    /* --timeout: seconds, default 5 for --healthcheck, 60 otherwise */
 
     enum kvs_on_corrupt on_corrupt;       /* default KVS_ON_CORRUPT_REMOVE */

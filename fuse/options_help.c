@@ -27,10 +27,11 @@ void kvs_options_print_help(const char *program)
         "A daemon without privileges, and who mounts for it; either may start first:\n"
         "%s --fd-socket SOCKET SOURCE [--timeout SECONDS] [-o OPTION,...] [-f] [-d]\n"
         "  serves the mount that it is given at SOCKET; SOURCE /dev/fd/N: that it inherited\n"
-        "%s --mount-for SOCKET [--user UID] [--stay] [--timeout SECONDS] [-o OPTION,...]\n"
-        "         NAME MOUNTPOINT\n"
+        "%s --mount-for SOCKET [--user UID] [--stay [--hold SECONDS]] [--timeout SECONDS]\n"
+        "         [-o OPTION,...] NAME MOUNTPOINT\n"
         "  mounts when a daemon of this user comes to SOCKET within the time (60 seconds), and\n"
-        "  ends; --stay: takes the mount away after it, and waits for the next one\n"
+        "  ends; --stay: takes the mount away after it, and waits for the next one; --hold: the\n"
+        "  mount waits so long too, and the calls of its clients with it\n"
         "\n",
         program, KVS_RECORD_NAME, program, program, program);
     fputs(

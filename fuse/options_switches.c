@@ -32,11 +32,12 @@ static int parse_device_fd(const char *mountpoint)
 /* What stands beside the switches. */
 static int take_operands(struct kvs_options *options, int count, char **operands)
 {
-    const char *usage = options->healthcheck ? "--healthcheck MOUNTPOINT [--timeout SECONDS]"
-                        : options->fd_socket ? "--fd-socket SOCKET SOURCE [-o OPTION,...] [-f]"
-                        : options->mount_for
-                            ? "--mount-for SOCKET [--user UID] [--stay] NAME MOUNTPOINT"
-                            : "SOURCE MOUNTPOINT [-o OPTION,...] [-f] [-d]";
+    const char *usage =
+        options->healthcheck ? "--healthcheck MOUNTPOINT [--timeout SECONDS]"
+        : options->fd_socket ? "--fd-socket SOCKET SOURCE [-o OPTION,...] [-f]"
+        : options->mount_for
+            ? "--mount-for SOCKET [--user UID] [--stay] [--hold SECONDS] NAME MOUNTPOINT"
+            : "SOURCE MOUNTPOINT [-o OPTION,...] [-f] [-d]";
     int wanted = options->healthcheck ? 0 : options->fd_socket ? 1 : 2;
     bool is_right = count == wanted;
     for (int i = 0; is_right && i < count; i++)
@@ -67,6 +68,8 @@ static int check_combination(const struct kvs_parsing *parsing)
         problem = "--timeout belongs to --healthcheck, --fd-socket or --mount-for";
     else if ((options->stay || parsing->has_user) && !options->mount_for)
         problem = "--stay and --user belong to --mount-for";
+    else if (options->hold > 0 && !options->stay)
+        problem = "--hold belongs to --mount-for with --stay";
     else if (options->ready_file && (options->healthcheck || options->mount_for))
         problem = "--ready-file belongs to the daemon that serves";
     else if (options->require_shared && gets_mount)
@@ -88,6 +91,7 @@ enum long_switch {
     SWITCH_MOUNT_FOR,
     SWITCH_USER,
     SWITCH_STAY,
+    SWITCH_HOLD,
     SWITCH_TIMEOUT,
     SWITCH_GRACE,
 };
@@ -101,6 +105,7 @@ static const struct option long_options[] = {
     {"mount-for", required_argument, NULL, SWITCH_MOUNT_FOR},
     {"user", required_argument, NULL, SWITCH_USER},
     {"stay", no_argument, NULL, SWITCH_STAY},
+    {"hold", required_argument, NULL, SWITCH_HOLD},
     {"timeout", required_argument, NULL, SWITCH_TIMEOUT},
     {"grace", required_argument, NULL, SWITCH_GRACE},
     {NULL, 0, NULL, 0},
@@ -127,13 +132,12 @@ static int take_user(struct kvs_parsing *parsing, const char *value)
     return 0;
 }
 
-static int take_timeout(struct kvs_parsing *parsing, const char *value)
+static int take_seconds(const char *name, double *field, const char *value)
 {
     double seconds;
     if (kvs_options_parse_seconds(value, &seconds) || seconds < 0.001 || seconds > 86400)
-        return bad_value("--timeout", value, "seconds from 0.001 to 86400");
-    parsing->options->timeout = seconds;
-    parsing->has_timeout = true;
+        return bad_value(name, value, "seconds from 0.001 to 86400");
+    *field = seconds;
     return 0;
 }
 
@@ -181,8 +185,11 @@ static int apply_switch(struct kvs_parsing *parsing, int letter)
     case SWITCH_STAY:
         options->stay = true;
         return 0;
+    case SWITCH_HOLD:
+        return take_seconds("--hold", &options->hold, optarg);
     case SWITCH_TIMEOUT:
-        return take_timeout(parsing, optarg);
+        parsing->has_timeout = true;
+        return take_seconds("--timeout", &options->timeout, optarg);
     case SWITCH_GRACE:
         return take_grace(parsing, optarg);
     }

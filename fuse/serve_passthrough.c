@@ -102,6 +102,11 @@ void kvs_passthrough_negotiate(struct kvs_fs *fs, struct fuse_conn_info *conn)
 {
     if (!atomic_load(&fs->passthrough->is_on))
         return;
+    if (fs->is_held) {
+        turn_off(fs->passthrough,
+                 "the next daemon of a held mount could not lock its pages in time");
+        return;
+    }
     /* A backing depth of 0 will do: what kvs_pins_suit() takes is stacked on nothing. */
     if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))
         turn_off(fs->passthrough, "the kernel has none (before Linux 6.9)");

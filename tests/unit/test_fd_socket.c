@@ -128,8 +128,9 @@ static bool always(void *argument)
 
 static int fetch(int limit_ms, bool (*is_over)(void *), char *text, int *device_ret)
 {
-    int connection = -1;
-    int error = kvs_fd_socket_fetch(path, limit_ms, is_over, NULL, text, &connection, device_ret);
+    int connection = -1, state = -1;
+    int error = kvs_fd_socket_fetch(path, limit_ms, is_over, NULL, text, &connection, device_ret,
+                                    &state);
     if (!error)
         close(connection);
     return error;

@@ -264,6 +264,9 @@ static void c21_bad_command_lines_get_one_line(void **state)
         {{"kvsealfs", "/s", "/m", "--timeout", "3"}, "--timeout belongs to"},
         {{"kvsealfs", "/s", "/m", "--stay"}, "--stay and --user belong to --mount-for"},
         {{"kvsealfs", "/s", "/m", "--user=5"}, "--stay and --user belong to --mount-for"},
+        {{"kvsealfs", "/s", "/m", "--hold=5"}, "--hold belongs to --mount-for with --stay"},
+        {{"kvsealfs", "--mount-for", "/f", "/s", "/m", "--hold", "0"},
+         "bad value '0' for --hold: allowed is seconds"},
         {{"kvsealfs", "--healthcheck"}, "--healthcheck needs an argument"},
         {{"kvsealfs", "--healthcheck", "/m", "/s"}, "usage: kvsealfs --healthcheck MOUNTPOINT"},
         {{"kvsealfs", "--healthcheck", "/m", "--timeout=0"}, "bad value '0' for --timeout"},
@@ -322,12 +325,12 @@ static void c21_roles_beside_the_daemon_that_mounts(void **state)
     kvs_options_destroy(&options);
 
     assert_int_equal(PARSE(&options, "--mount-for", "/f", "--user", "65534", "--stay", "/s", "/m",
-                           "--timeout=2"),
+                           "--timeout=2", "--hold=0.5"),
                      0);
     assert_string_equal(options.mount_for, "/f");
     assert_string_equal(options.mountpoint, "/m");
     assert_int_equal(options.user, 65534);
-    assert_true(options.stay && options.timeout == 2);
+    assert_true(options.stay && options.timeout == 2 && options.hold == 0.5);
     assert_true(is_told(&options, "fsname=/s"));
     kvs_options_destroy(&options);
 }
