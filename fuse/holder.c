@@ -72,7 +72,7 @@ int kvs_holder_receive(struct kvs_holder *holder, int connection)
     drop_state(holder);
     if (strcmp(text, KVS_HOLDER_STATE) == 0 && count == 1) {
         holder->state_fd = fds[0];
-        return 0;
+        return 1;
     }
     for (size_t i = 0; i < count; i++)
         close(fds[i]);

@@ -15,6 +15,9 @@
 //   HELD   -- a daemon connects: it gets [device, state], then "more" ------> SERVED
 //   HELD   -- the time is over: the mount is cut and taken away ------------> EMPTY
 //
+// The time goes on until that daemon sends a state, which says that it serves: daemons that come
+// and fail do not prolong it.
+//
 // While a daemon serves, another one that connects waits until it goes.
 #ifndef KVSEAL_FUSE_HOLDER_H
 #define KVSEAL_FUSE_HOLDER_H
@@ -45,8 +48,8 @@ struct kvs_holder {
 /* A new mount: a copy of its device is kept, and sent with an empty state. 0 or -errno. */
 int kvs_holder_begin(struct kvs_holder *holder, int connection, const char *path, int device_fd);
 
-/* Takes one message of the daemon, which is there. What makes no sense is as "drop". 0; or -errno:
- * the daemon is gone. */
+/* Takes one message of the daemon, which is there. What makes no sense is as "drop". 1: a state, 0:
+ * something else; or -errno: the daemon is gone. */
 int kvs_holder_receive(struct kvs_holder *holder, int connection);
 
 /* Whether the next daemon could go on. */

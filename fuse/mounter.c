@@ -35,7 +35,7 @@ struct mounter {
     char *path;        /* of the mount point, canonical; NULL before the first mount */
     int mount_id;      /* -1: there is no mount of ours */
     struct kvs_holder holder;
-    int64_t held_until; /* as kvs_clock_ms(); 0: it is not held */
+    int64_t held_until; /* as kvs_clock_ms(): a daemon has to serve by then; 0: one does */
     struct kvs_guard guard;
 };
 
@@ -176,7 +176,6 @@ static int hand_on(struct mounter *mounter, int connection)
     int error = kvs_holder_send(&mounter->holder, connection, mounter->path);
     if (error)
         return error; /* gone already: the next one may come */
-    mounter->held_until = 0;
     kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "handed %s on to the daemon that asked", mounter->path);
     return 0;
 }
@@ -239,13 +238,18 @@ static void leave_nothing(struct mounter *mounter)
 /* The daemon said something to be kept; or it is gone. */
 static void hear_daemon(struct mounter *mounter)
 {
-    if (mounter->holder.device_fd >= 0 &&
-        kvs_holder_receive(&mounter->holder, mounter->connection_fd) == 0)
+    int heard = -ENODATA;
+    if (mounter->holder.device_fd >= 0)
+        heard = kvs_holder_receive(&mounter->holder, mounter->connection_fd);
+    if (heard > 0)
+        mounter->held_until = 0;
+    if (heard >= 0)
         return;
     close(mounter->connection_fd);
     mounter->connection_fd = -1;
     if (kvs_holder_is_ready(&mounter->holder) && kvs_mount_id(mounter->path) == mounter->mount_id) {
-        mounter->held_until = kvs_clock_ms() + (int64_t)(mounter->options->hold * 1000) + 1;
+        if (mounter->held_until == 0)
+            mounter->held_until = kvs_clock_ms() + (int64_t)(mounter->options->hold * 1000) + 1;
         kvs_log(KVS_LOG_ALWAYS, LOG_NOTICE,
                 "the daemon of %s is gone: its clients wait for the next one, up to %g seconds",
                 mounter->path, mounter->options->hold);
@@ -281,7 +285,7 @@ static void run_on(struct mounter *mounter, const sigset_t *mask)
         if (is_news && fds[1].revents)
             greet(mounter);
         if (mounter->held_until > 0 && kvs_clock_ms() >= mounter->held_until) {
-            complain("no daemon came for %s within %g seconds: its clients' calls fail",
+            complain("no daemon serves %s again within %g seconds: its clients' calls fail",
                      mounter->path, mounter->options->hold);
             take_mount_away(mounter, true);
         }

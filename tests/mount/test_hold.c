@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mount that is held (--hold) outlives its daemons: clients' calls wait for the next one, and
 // nothing wrong is ever taken for right.
-#include "tests/mount/fixture_process.h"
+#include "tests/mount/fixture_held.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -10,175 +10,19 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "core/util.h"
 
 #define MIB ((size_t)1 << 20)
-
-static const char *in(const char *dir, const char *name)
-{
-    static _Thread_local char paths[8][PATH_MAX];
-    static _Thread_local unsigned turn;
-    char *path = paths[turn++ % 8];
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    return path;
-}
-
-/* `keeper`: the process that starts daemons and ends them. We have files open on the mount: our
- * own children would close theirs at their start, and wait for the daemon that they are to be. */
-struct held {
-    const char *source, *mnt, *socket, *log, *ready, *seconds;
-    uid_t user;
-    int keeper;
-    pid_t mounter, daemon;
-};
-
-struct order {
-    enum { START_MOUNTER, START_DAEMON, AWAIT_END } what;
-    pid_t pid;
-};
-
-static int obey(const struct held *held, struct order order)
-{
-    char uid[16];
-    int status;
-    snprintf(uid, sizeof(uid), "%u", held->user);
-    switch (order.what) {
-    case START_MOUNTER:
-        return kvt_launch(held->log, 0, -1, "-f", "--mount-for", held->socket, "--user", uid,
-                          "--stay", "--hold", held->seconds, held->source, held->mnt, NULL);
-    case START_DAEMON:
-        return kvt_launch(held->log, held->user, -1, "-f", "--fd-socket", held->socket,
-                          "--ready-file", held->ready, held->source, NULL);
-    case AWAIT_END:
-        if (waitpid(order.pid, &status, 0) == order.pid)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-    return -1;
-}
-
-static int tell(const struct held *held, int what, pid_t pid)
-{
-    struct order order = {.what = what, .pid = pid};
-    int result = -1;
-    assert_int_equal(write(held->keeper, &order, sizeof(order)), sizeof(order));
-    assert_int_equal(read(held->keeper, &result, sizeof(result)), sizeof(result));
-    return result;
-}
-
-static void start_keeper(struct held *held)
-{
-    int ends[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    pid_t keeper = fork();
-    assert_true(keeper >= 0);
-    if (keeper == 0) {
-        struct order order;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(ends[1]);
-        while (read(ends[0], &order, sizeof(order)) == sizeof(order)) {
-            int result = obey(held, order);
-            if (write(ends[0], &result, sizeof(result)) < 0)
-                break;
-        }
-        _exit(0);
-    }
-    close(ends[0]);
-    held->keeper = ends[1];
-}
-
-static void start_daemon(struct held *held)
-{
-    held->daemon = tell(held, START_DAEMON, 0);
-}
-
-static int await_end(const struct held *held, pid_t pid)
-{
-    return tell(held, AWAIT_END, pid);
-}
-
-static int terminate(const struct held *held, pid_t pid)
-{
-    kill(pid, SIGTERM);
-    return await_end(held, pid);
-}
-
-static void await_ready(const struct held *held)
-{
-    char own[32];
-    snprintf(own, sizeof(own), "%d\n", (int)held->daemon);
-    kvt_wait_for(kvt_file_has(held->ready, own));
-}
-
-static void make_held(struct kvt_env *env, struct held *held, uid_t user, const char *seconds)
-{
-    static unsigned turn; // what a test that failed has left is in nobody's way
-    char dir[PATH_MAX];
-    snprintf(dir, sizeof(dir), "%s", kvt_work_path(env, "held"));
-    snprintf(dir + strlen(dir), 16, "-%u", turn++);
-    assert_int_equal(mkdir(dir, 0777) | chmod(dir, 0777), 0);
-    assert_int_equal(mkdir(in(dir, "source"), 0755) | mkdir(in(dir, "mnt"), 0755), 0);
-    *held = (struct held){.source = strdup(in(dir, "source")),
-                          .mnt = strdup(in(dir, "mnt")),
-                          .socket = strdup(in(dir, "socket")),
-                          .ready = strdup(in(dir, "ready")),
-                          .log = strdup(in(dir, "log")),
-                          .seconds = seconds,
-                          .user = user};
-    assert_int_equal(chmod(env->work, 0755), 0);
-    assert_int_equal(chown(held->source, user, user), 0);
-    start_keeper(held);
-    held->mounter = tell(held, START_MOUNTER, 0);
-    start_daemon(held);
-    await_ready(held);
-}
-
-static void end_held(struct held *held)
-{
-    assert_int_equal(terminate(held, held->daemon), 0);
-    assert_int_equal(terminate(held, held->mounter), 0);
-    assert_false(kvt_is_mounted(held->mnt));
-    close(held->keeper);
-    assert_int_equal(kvt_run(NULL, "/bin/rm", "-r", held->source, NULL), 0);
-    assert_false(kvt_file_has(held->log, "Sanitizer"));
-    free((void *)held->source);
-    free((void *)held->mnt);
-    free((void *)held->socket);
-    free((void *)held->ready);
-    free((void *)held->log);
-}
-
-/* The old daemon hands over, the new one goes on. */
-static void upgrade(struct held *held)
-{
-    assert_int_equal(terminate(held, held->daemon), 0);
-    start_daemon(held);
-    await_ready(held);
-}
-
-static void kill_daemon(const struct held *held)
-{
-    kill(held->daemon, SIGKILL);
-    assert_int_equal(await_end(held, held->daemon), 128 + SIGKILL);
-}
-
-static void kill_and_replace(struct held *held)
-{
-    kill_daemon(held);
-    start_daemon(held);
-    await_ready(held);
-}
 
 // ---- clients ----
 
 enum { CLIENTS = 4, BLOCK = 300 << 10, PIECE = 64 << 10, NAMES = 8 };
 
 struct load {
-    const struct held *held;
+    const struct kvt_held *held;
     bool with_kills;
     atomic_bool is_over;
     atomic_uint rounds, failed, wrong;
@@ -247,7 +91,7 @@ static void *be_client(void *argument)
     unsigned own = atomic_fetch_add(&load->next, 1);
     char dir[64], name[PATH_MAX];
     snprintf(dir, sizeof(dir), "dir-%u", own);
-    note(load, "mkdir", mkdir(in(load->held->mnt, dir), 0755));
+    note(load, "mkdir", mkdir(kvt_in(load->held->mnt, dir), 0755));
     for (unsigned i = 0; !atomic_load(&load->is_over); i++) {
         unsigned seed = own * NAMES + i % NAMES;
         snprintf(name, sizeof(name), "%s/%s/b%u", load->held->mnt, dir, i % NAMES);
@@ -265,14 +109,14 @@ static void *be_client(void *argument)
 }
 
 /* Every block below that has a record has the right one, and its bytes. Returns how many. */
-static unsigned check_blocks(const struct held *held, bool all_sealed)
+static unsigned check_blocks(const struct kvt_held *held, bool all_sealed)
 {
     unsigned sealed = 0;
     for (unsigned own = 0; own < CLIENTS; own++) {
         for (unsigned i = 0; i < NAMES; i++) {
             char name[64];
             snprintf(name, sizeof(name), "dir-%u/b%u", own, i);
-            const char *path = in(held->source, name);
+            const char *path = kvt_in(held->source, name);
             if (kvt_is_gone(path))
                 continue;
             if (all_sealed || kvt_record_of(path).kind == KVS_RECORD_SUM) {
@@ -285,7 +129,7 @@ static unsigned check_blocks(const struct held *held, bool all_sealed)
     return sealed;
 }
 
-static void run_load(struct held *held, bool with_kills, unsigned times)
+static void run_load(struct kvt_held *held, bool with_kills, unsigned times)
 {
     struct load load = {.held = held, .with_kills = with_kills};
     pthread_t clients[CLIENTS];
@@ -295,9 +139,9 @@ static void run_load(struct held *held, bool with_kills, unsigned times)
         unsigned before = atomic_load(&load.rounds);
         kvt_wait_for(atomic_load(&load.rounds) >= before + 2 * CLIENTS);
         if (with_kills)
-            kill_and_replace(held);
+            kvt_held_kill_and_replace(held);
         else
-            upgrade(held);
+            kvt_held_upgrade(held);
     }
     atomic_store(&load.is_over, true);
     for (unsigned i = 0; i < CLIENTS; i++)
@@ -313,26 +157,26 @@ static void run_load(struct held *held, bool with_kills, unsigned times)
 
 static void upgrades_fail_no_call(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
     run_load(&held, false, KVT_IS_SANITIZED ? 5 : 20);
-    end_held(&held);
+    kvt_held_end(&held);
 }
 
 static void upgrades_without_privileges_fail_no_call(void **state)
 {
-    struct held held;
-    make_held(*state, &held, KVT_NOBODY, "30");
+    struct kvt_held held;
+    kvt_held_make(*state, &held, KVT_NOBODY, "30");
     run_load(&held, false, KVT_IS_SANITIZED ? 3 : 10);
-    end_held(&held);
+    kvt_held_end(&held);
 }
 
 static void c23_kills_leave_nothing_wrong(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
     run_load(&held, true, KVT_IS_SANITIZED ? 5 : 20);
-    end_held(&held);
+    kvt_held_end(&held);
 }
 
 // ---- what is open goes on ----
@@ -341,17 +185,17 @@ static void c23_kills_leave_nothing_wrong(void **state)
  * rots meanwhile is found. */
 static void c06_a_block_is_written_under_two_daemons(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
     unsigned char *data = kvt_block(4 * MIB, 7);
-    int fd = kvt_open(in(held.mnt, "t"), KVT_CREATE);
-    int rotten = kvt_open(in(held.mnt, "rotten"), KVT_CREATE);
-    int direct = kvt_open(in(held.mnt, "direct"), KVT_CREATE | O_DIRECT);
-    int append = kvt_open(in(held.mnt, "append"), KVT_CREATE | O_APPEND);
+    int fd = kvt_open(kvt_in(held.mnt, "t"), KVT_CREATE);
+    int rotten = kvt_open(kvt_in(held.mnt, "rotten"), KVT_CREATE);
+    int direct = kvt_open(kvt_in(held.mnt, "direct"), KVT_CREATE | O_DIRECT);
+    int append = kvt_open(kvt_in(held.mnt, "append"), KVT_CREATE | O_APPEND);
     int nameless = kvt_open(held.mnt, O_TMPFILE | O_RDWR);
-    int gone = kvt_open(in(held.mnt, "gone"), O_CREAT | O_EXCL | O_RDWR);
+    int gone = kvt_open(kvt_in(held.mnt, "gone"), O_CREAT | O_EXCL | O_RDWR);
     int fds[] = {fd, rotten, direct, append, nameless, gone};
-    assert_int_equal(unlink(in(held.mnt, "gone")), 0);
+    assert_int_equal(unlink(kvt_in(held.mnt, "gone")), 0);
     for (unsigned half = 0; half < 2; half++) {
         off_t at = (off_t)(half * 2 * MIB);
         for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
@@ -359,10 +203,10 @@ static void c06_a_block_is_written_under_two_daemons(void **state)
                                               : pwrite(fds[i], data + at, 2 * MIB, at),
                              2 * MIB);
         if (half == 0) {
-            assert_int_equal(terminate(&held, held.daemon), 0);
-            kvt_flip(in(held.source, "rotten"), 4711);
-            start_daemon(&held);
-            await_ready(&held);
+            assert_int_equal(kvt_held_terminate(&held, held.daemon), 0);
+            kvt_flip(kvt_in(held.source, "rotten"), 4711);
+            kvt_held_start(&held);
+            kvt_held_await_ready(&held);
         }
     }
     unsigned char *got = kvt_block(4 * MIB, 0);
@@ -370,84 +214,85 @@ static void c06_a_block_is_written_under_two_daemons(void **state)
     assert_memory_equal(got, data, 4 * MIB);
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", nameless);
-    assert_int_equal(linkat(AT_FDCWD, link, AT_FDCWD, in(held.mnt, "linked"), AT_SYMLINK_FOLLOW),
-                     0);
-    assert_int_equal(rename(in(held.mnt, "t"), in(held.mnt, "final")), 0); // before it is closed
+    assert_int_equal(
+        linkat(AT_FDCWD, link, AT_FDCWD, kvt_in(held.mnt, "linked"), AT_SYMLINK_FOLLOW), 0);
+    assert_int_equal(rename(kvt_in(held.mnt, "t"), kvt_in(held.mnt, "final")),
+                     0); // before it is closed
     for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
         assert_int_equal(close(fds[i]), 0);
     const char *names[] = {"final", "direct", "append", "linked"};
     for (size_t i = 0; i < 4; i++) {
-        kvt_assert_sealed(in(held.source, names[i]));
-        kvt_assert_block(in(held.source, names[i]), 4 * MIB, 7);
-        assert_int_equal(kvt_load_path(in(held.mnt, names[i]), 4 * MIB, 7, 0), 0);
+        kvt_assert_sealed(kvt_in(held.source, names[i]));
+        kvt_assert_block(kvt_in(held.source, names[i]), 4 * MIB, 7);
+        assert_int_equal(kvt_load_path(kvt_in(held.mnt, names[i]), 4 * MIB, 7, 0), 0);
     }
-    kvt_assert_errno(EBADMSG, open(in(held.mnt, "rotten"), O_RDONLY));
+    kvt_assert_errno(EBADMSG, open(kvt_in(held.mnt, "rotten"), O_RDONLY));
     free(data);
     free(got);
-    end_held(&held);
+    kvt_held_end(&held);
 }
 
 /* What was verified at the open is what is served; what has rotted since is not (C11). */
 static void c11_an_open_block_is_read_on(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
     unsigned char *data = kvt_block(3 * MIB, 9), *got = kvt_block(MIB, 0);
-    assert_int_equal(kvt_write_file(in(held.mnt, "a"), KVT_CREATE, 3 * MIB, 9, 0), 0);
-    int fd = kvt_open(in(held.mnt, "a"), O_RDONLY);
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "a"), KVT_CREATE, 3 * MIB, 9, 0), 0);
+    int fd = kvt_open(kvt_in(held.mnt, "a"), O_RDONLY);
     for (unsigned i = 0; i < 3; i++) { // over several daemons
-        upgrade(&held);
+        kvt_held_upgrade(&held);
         assert_int_equal(pread(fd, got, MIB, (off_t)(i * MIB)), MIB);
         assert_memory_equal(got, data + i * MIB, MIB);
     }
-    kvt_flip(in(held.source, "a"), (off_t)MIB + 5);
-    upgrade(&held);
+    kvt_flip(kvt_in(held.source, "a"), (off_t)MIB + 5);
+    kvt_held_upgrade(&held);
     assert_int_equal(pread(fd, got, MIB, 0), MIB);
     kvt_assert_errno(EIO, pread(fd, got, MIB, (off_t)MIB));
     assert_int_equal(close(fd), 0);
-    kvt_assert_errno(EBADMSG, open(in(held.mnt, "a"), O_RDONLY)); // under the name handed over
-    assert_true(kvt_is_gone(in(held.source, "a")));
+    kvt_assert_errno(EBADMSG, open(kvt_in(held.mnt, "a"), O_RDONLY)); // under the name handed over
+    assert_true(kvt_is_gone(kvt_in(held.source, "a")));
     free(data);
     free(got);
-    end_held(&held);
+    kvt_held_end(&held);
 }
 
 /* What must not be sealed stays so; a record that the client set counts. */
 static void c05_c08_a_block_keeps_its_state(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
-    assert_int_equal(kvt_write_file(in(held.mnt, "bad"), KVT_CREATE, MIB, 1, 0), 0);
-    kvt_flip(in(held.source, "bad"), 4711);
-    int bad = kvt_open(in(held.mnt, "bad"), O_WRONLY);
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "bad"), KVT_CREATE, MIB, 1, 0), 0);
+    kvt_flip(kvt_in(held.source, "bad"), 4711);
+    int bad = kvt_open(kvt_in(held.mnt, "bad"), O_WRONLY);
     kvt_put(bad, 100, 2, 0);
-    int own = kvt_open(in(held.mnt, "own"), KVT_CREATE);
+    int own = kvt_open(kvt_in(held.mnt, "own"), KVT_CREATE);
     kvt_put(own, MIB, 3, 0);
-    assert_int_equal(kvt_set_record(in(held.mnt, "own"), 0x12345678), 0);
-    upgrade(&held);
+    assert_int_equal(kvt_set_record(kvt_in(held.mnt, "own"), 0x12345678), 0);
+    kvt_held_upgrade(&held);
     kvt_assert_errno(EBADMSG, close(own));
-    kvt_assert_errno(EBADMSG, rename(in(held.mnt, "own"), in(held.mnt, "own2")));
+    kvt_assert_errno(EBADMSG, rename(kvt_in(held.mnt, "own"), kvt_in(held.mnt, "own2")));
     kvt_assert_errno(EBADMSG, close(bad));
-    assert_true(kvt_is_gone(in(held.source, "bad")));
-    end_held(&held);
+    assert_true(kvt_is_gone(kvt_in(held.source, "bad")));
+    kvt_held_end(&held);
 }
 
 static void directories_and_locks_go_on(void **state)
 {
-    struct held held;
+    struct kvt_held held;
     enum { FILES = 3000 };
-    make_held(*state, &held, KVT_NOBODY, "30");
-    assert_int_equal(mkdir(in(held.mnt, "d"), 0777), 0);
+    kvt_held_make(*state, &held, KVT_NOBODY, "30");
+    assert_int_equal(mkdir(kvt_in(held.mnt, "d"), 0777), 0);
     char name[64];
     for (unsigned i = 0; i < FILES; i++) {
         snprintf(name, sizeof(name), "d/%u", i);
-        close(kvt_open(in(held.source, name), O_CREAT | O_WRONLY));
+        close(kvt_open(kvt_in(held.source, name), O_CREAT | O_WRONLY));
     }
-    int dir_fd = kvt_open(in(held.mnt, "d"), O_PATH | O_DIRECTORY);
-    int one = kvt_open(in(held.mnt, "lock"), O_CREAT | O_RDWR);
-    int other = kvt_open(in(held.mnt, "lock"), O_RDWR);
+    int dir_fd = kvt_open(kvt_in(held.mnt, "d"), O_PATH | O_DIRECTORY);
+    int one = kvt_open(kvt_in(held.mnt, "lock"), O_CREAT | O_RDWR);
+    int other = kvt_open(kvt_in(held.mnt, "lock"), O_RDWR);
     assert_int_equal(flock(one, LOCK_EX), 0);
-    DIR *dir = opendir(in(held.mnt, "d"));
+    DIR *dir = opendir(kvt_in(held.mnt, "d"));
     bool seen[FILES] = {false};
     unsigned count = 0;
     for (struct dirent *entry; (entry = readdir(dir));) {
@@ -457,7 +302,7 @@ static void directories_and_locks_go_on(void **state)
         assert_false(seen[number]);
         seen[number] = true;
         if (++count % 1000 == 1)
-            upgrade(&held);
+            kvt_held_upgrade(&held);
     }
     assert_int_equal(count, FILES);
     closedir(dir);
@@ -469,123 +314,123 @@ static void directories_and_locks_go_on(void **state)
     assert_true(fd >= 0);
     kvt_put(fd, 1000, 4, 0);
     assert_int_equal(close(fd), 0);
-    kvt_assert_sealed(in(held.source, "d/new"));
+    kvt_assert_sealed(kvt_in(held.source, "d/new"));
     close(dir_fd);
-    fd = kvt_open(in(held.mnt, ".kvseal/status"), O_RDONLY);
-    upgrade(&held);
+    fd = kvt_open(kvt_in(held.mnt, ".kvseal/status"), O_RDONLY);
+    kvt_held_upgrade(&held);
     char text[64];
     assert_true(read(fd, text, sizeof(text)) > 0);
     assert_int_equal(text[0], '{');
     close(fd);
-    end_held(&held);
+    kvt_held_end(&held);
 }
 
 // ---- kills ----
 
 static void c23_a_kill_is_told_to_who_has_files_open(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
-    assert_int_equal(kvt_write_file(in(held.mnt, "whole"), KVT_CREATE, MIB, 1, 0), 0);
-    int reader = kvt_open(in(held.mnt, "whole"), O_RDONLY);
-    int writer = kvt_open(in(held.mnt, "half"), KVT_CREATE);
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "whole"), KVT_CREATE, MIB, 1, 0), 0);
+    int reader = kvt_open(kvt_in(held.mnt, "whole"), O_RDONLY);
+    int writer = kvt_open(kvt_in(held.mnt, "half"), KVT_CREATE);
     kvt_put(writer, MIB, 2, 0);
-    kill_and_replace(&held);
+    kvt_held_kill_and_replace(&held);
     char byte;
     kvt_assert_errno(ESTALE, pread(reader, &byte, 1, 0));
     kvt_assert_errno(ESTALE, pwrite(writer, "x", 1, 0));
     kvt_assert_errno(ESTALE, close(writer));
     close(reader);
-    kvt_assert_unsealed(in(held.source, "half"));
-    assert_int_equal(kvt_load_path(in(held.mnt, "whole"), MIB, 1, 0), 0);
-    upgrade(&held); // what the one before the last gave is still known to be unknown
-    assert_int_equal(kvt_load_path(in(held.mnt, "whole"), MIB, 1, 0), 0);
-    end_held(&held);
+    kvt_assert_unsealed(kvt_in(held.source, "half"));
+    assert_int_equal(kvt_load_path(kvt_in(held.mnt, "whole"), MIB, 1, 0), 0);
+    kvt_held_upgrade(&held); // what the one before the last gave is still known to be unknown
+    assert_int_equal(kvt_load_path(kvt_in(held.mnt, "whole"), MIB, 1, 0), 0);
+    kvt_held_end(&held);
 }
 
 // ---- the holder ----
 
 static void the_hold_ends(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "0.5");
-    int fd = kvt_open(in(held.mnt, "a"), KVT_CREATE);
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "0.5");
+    int fd = kvt_open(kvt_in(held.mnt, "a"), KVT_CREATE);
     kvt_put(fd, MIB, 1, 0);
-    assert_int_equal(terminate(&held, held.daemon), 0);
+    assert_int_equal(kvt_held_terminate(&held, held.daemon), 0);
     uint64_t start = kvt_now_ms();
     assert_int_equal(close(fd), -1); // waits, and is told
     assert_true(errno == ENOTCONN || errno == ECONNABORTED);
     uint64_t waited = kvt_now_ms() - start;
     assert_true(waited >= 300 && waited < 5000);
     kvt_wait_for(!kvt_is_mounted(held.mnt));
-    kvt_assert_unsealed(in(held.source, "a"));
+    kvt_assert_unsealed(kvt_in(held.source, "a"));
     kvt_wait_for(kvt_file_has(held.log, "its clients' calls fail"));
-    start_daemon(&held); // a new mount
-    await_ready(&held);
-    assert_int_equal(kvt_write_file(in(held.mnt, "b"), KVT_CREATE, MIB, 1, 0), 0);
-    kill_daemon(&held);
+    kvt_held_start(&held); // a new mount
+    kvt_held_await_ready(&held);
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "b"), KVT_CREATE, MIB, 1, 0), 0);
+    kvt_held_kill(&held);
     kvt_wait_for(!kvt_is_mounted(held.mnt));
-    start_daemon(&held);
-    await_ready(&held);
-    end_held(&held);
+    kvt_held_start(&held);
+    kvt_held_await_ready(&held);
+    kvt_held_end(&held);
 }
 
 static void a_mounter_that_ends_lets_nobody_wait(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "600");
-    int fd = kvt_open(in(held.mnt, "a"), KVT_CREATE);
-    kill_daemon(&held);
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "600");
+    int fd = kvt_open(kvt_in(held.mnt, "a"), KVT_CREATE);
+    kvt_held_kill(&held);
     kvt_wait_for(kvt_file_has(held.log, "clients wait"));
-    assert_int_equal(terminate(&held, held.mounter), 0);
+    assert_int_equal(kvt_held_terminate(&held, held.mounter), 0);
     assert_int_equal(close(fd), -1);
     assert_false(kvt_is_mounted(held.mnt));
-    held.mounter = tell(&held, START_MOUNTER, 0);
-    start_daemon(&held);
-    await_ready(&held);
-    end_held(&held);
+    held.mounter = kvt_held_start_mounter(&held);
+    kvt_held_start(&held);
+    kvt_held_await_ready(&held);
+    kvt_held_end(&held);
 }
 
 static void a_mount_that_somebody_took_away_is_not_held(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "600");
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "600");
     assert_int_equal(umount2(held.mnt, 0), 0);
-    assert_int_equal(await_end(&held, held.daemon), 0);
-    start_daemon(&held);
-    await_ready(&held);
-    assert_int_equal(kvt_write_file(in(held.mnt, "a"), KVT_CREATE, MIB, 1, 0), 0);
-    end_held(&held);
+    assert_int_equal(kvt_held_await_end(&held, held.daemon), 0);
+    kvt_held_start(&held);
+    kvt_held_await_ready(&held);
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "a"), KVT_CREATE, MIB, 1, 0), 0);
+    kvt_held_end(&held);
 }
 
 static void the_next_daemon_may_wait_for_the_last(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
-    int fd = kvt_open(in(held.mnt, "a"), KVT_CREATE);
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
+    int fd = kvt_open(kvt_in(held.mnt, "a"), KVT_CREATE);
     kvt_put(fd, MIB, 1, 0);
     pid_t last = held.daemon;
-    start_daemon(&held);
+    kvt_held_start(&held);
     usleep(300000);
     kvt_put(fd, MIB, 2, MIB);
     uint64_t start = kvt_now_ms();
     kill(last, SIGTERM);
     kvt_put(fd, MIB, 3, 2 * MIB); // goes through, whoever serves it
-    assert_int_equal(await_end(&held, last), 0);
-    await_ready(&held);
+    assert_int_equal(kvt_held_await_end(&held, last), 0);
+    kvt_held_await_ready(&held);
     assert_int_equal(close(fd), 0);
     print_message("the next one served within %ju ms\n", (uintmax_t)(kvt_now_ms() - start));
-    kvt_assert_sealed(in(held.source, "a"));
-    end_held(&held);
+    kvt_assert_sealed(kvt_in(held.source, "a"));
+    kvt_held_end(&held);
 }
 
-/* Takes the state out of the holder, changes one byte, and leaves. */
-static void spoil_state(const struct held *held, off_t offset)
+/* As a daemon that fails before it serves: the state that it was given. */
+static int come_and_go(const struct kvt_held *held)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", held->socket);
     int fds[2], fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    char text[PATH_MAX], byte;
+    char text[PATH_MAX];
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(fds))];
@@ -599,19 +444,44 @@ static void spoil_state(const struct held *held, off_t offset)
     assert_true(recvmsg(fd, &message, 0) > 0);
     assert_int_equal(control.header.cmsg_len, CMSG_LEN(sizeof(fds)));
     memcpy(fds, CMSG_DATA(&control.header), sizeof(fds));
-    struct stat st;
-    assert_int_equal(fstat(fds[1], &st), 0);
-    offset = offset < 0 ? st.st_size + offset : offset;
-    assert_int_equal(pread(fds[1], &byte, 1, offset), 1);
-    byte ^= 0x55;
-    assert_int_equal(pwrite(fds[1], &byte, 1, offset), 1);
     close(fds[0]);
-    close(fds[1]);
+    close(fd);
+    return fds[1];
+}
+
+/* Changes one byte of the state. */
+static void spoil_state(const struct kvt_held *held, off_t offset)
+{
+    int fd = come_and_go(held);
+    struct stat st;
+    char byte;
+    assert_int_equal(fstat(fd, &st), 0);
+    offset = offset < 0 ? st.st_size + offset : offset;
+    assert_int_equal(pread(fd, &byte, 1, offset), 1);
+    byte ^= 0x55;
+    assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
     close(fd);
 }
 
+static void who_comes_and_goes_prolongs_no_hold(void **state)
+{
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "1");
+    kvt_held_kill(&held);
+    kvt_wait_for(kvt_file_has(held.log, "clients wait"));
+    uint64_t start = kvt_now_ms();
+    while (!kvt_file_has(held.log, "no daemon serves") && kvt_now_ms() < start + 10000) {
+        close(come_and_go(&held));
+        usleep(100000);
+    }
+    assert_true(kvt_file_has(held.log, "no daemon serves"));
+    kvt_held_start(&held);
+    kvt_held_await_ready(&held);
+    kvt_held_end(&held);
+}
+
 /* After it: the version, behind INIT and its answer. */
-static off_t offset_of_version(const struct held *held)
+static off_t offset_of_version(const struct kvt_held *held)
 {
     uint32_t lens[2];
     char name[64];
@@ -632,31 +502,31 @@ static off_t offset_of_version(const struct held *held)
 
 static void a_state_of_another_version_is_as_a_kill(void **state)
 {
-    struct held held;
-    make_held(*state, &held, 0, "30");
-    int fd = kvt_open(in(held.mnt, "a"), KVT_CREATE);
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "30");
+    int fd = kvt_open(kvt_in(held.mnt, "a"), KVT_CREATE);
     kvt_put(fd, MIB, 1, 0);
-    assert_int_equal(terminate(&held, held.daemon), 0);
+    assert_int_equal(kvt_held_terminate(&held, held.daemon), 0);
     kvt_wait_for(kvt_file_has(held.log, "clients wait"));
     spoil_state(&held, offset_of_version(&held));
-    start_daemon(&held);
-    await_ready(&held);
+    kvt_held_start(&held);
+    kvt_held_await_ready(&held);
     assert_true(kvt_file_has(held.log, "was killed"));
     kvt_assert_errno(ESTALE, close(fd));
-    kvt_assert_unsealed(in(held.source, "a"));
-    assert_int_equal(kvt_write_file(in(held.mnt, "b"), KVT_CREATE, MIB, 1, 0), 0);
+    kvt_assert_unsealed(kvt_in(held.source, "a"));
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "b"), KVT_CREATE, MIB, 1, 0), 0);
 
-    kill_daemon(&held);
+    kvt_held_kill(&held);
     kvt_wait_for(kvt_file_has(held.log, "clients wait"));
     usleep(200000);
     spoil_state(&held, -1); // of the answer: what was agreed with the kernel is not what we want
-    start_daemon(&held);
-    assert_int_equal(await_end(&held, held.daemon), 1);
+    kvt_held_start(&held);
+    assert_int_equal(kvt_held_await_end(&held, held.daemon), 1);
     kvt_wait_for(!kvt_is_mounted(held.mnt));
-    start_daemon(&held); // anew
-    await_ready(&held);
-    assert_int_equal(kvt_load_path(in(held.mnt, "b"), MIB, 1, 0), 0);
-    end_held(&held);
+    kvt_held_start(&held); // anew
+    kvt_held_await_ready(&held);
+    assert_int_equal(kvt_load_path(kvt_in(held.mnt, "b"), MIB, 1, 0), 0);
+    kvt_held_end(&held);
 }
 
 int main(void)
@@ -671,6 +541,7 @@ int main(void)
         kvt_test(directories_and_locks_go_on),
         kvt_test(c23_a_kill_is_told_to_who_has_files_open),
         kvt_test(the_hold_ends),
+        kvt_test(who_comes_and_goes_prolongs_no_hold),
         kvt_test(a_mounter_that_ends_lets_nobody_wait),
         kvt_test(a_mount_that_somebody_took_away_is_not_held),
         kvt_test(the_next_daemon_may_wait_for_the_last),
