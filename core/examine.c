@@ -14,9 +14,7 @@
 #include "core/sigbus.h"
 #include "core/util.h"
 
-#define MAPPED  ((size_t)1 << 20)  /* summed between two calls of `pace` */
-#define WINDOW  ((size_t)64 << 20) /* of address space, for mapped blocks */
-#define WAIT_MS 50                 /* between two calls of `pace` */
+#define WINDOW ((size_t)64 << 20) /* of address space, for mapped blocks */
 
 /* ---- the window ---- */
 
@@ -99,11 +97,6 @@ void kvs_examiner_destroy(struct kvs_examiner *examiner)
     examiner->window = NULL;
 }
 
-static int pace(const struct kvs_examiner *examiner, size_t len)
-{
-    return examiner->pace != NULL ? examiner->pace(examiner->context, len) : 0;
-}
-
 /* ---- opening ---- */
 
 static int open_block(int dir_fd, const char *name, int flags)
@@ -136,37 +129,32 @@ int kvs_examine_open_again(int path_fd)
 
 /* ---- the quick reading ---- */
 
-struct mapped_piece {
+struct mapped_block {
     const char *at;
     size_t len;
     uint32_t crc;
 };
 
-static void sum_piece(void *argument)
+static void sum_block(void *argument)
 {
-    struct mapped_piece *piece = argument;
+    struct mapped_block *block = argument;
 
-    piece->crc = kvs_crc32c(piece->crc, piece->at, piece->len);
+    block->crc = kvs_crc32c(0, block->at, block->len);
 }
 
 /* Sums the pages where they are in the cache. -EAGAIN: one was not there after all. */
 static int sum_mapped(struct kvs_examiner *examiner, int fd, size_t size, uint32_t *crc_ret)
 {
     char *memory = map_block(examiner, fd, size);
-    struct mapped_piece piece = {0};
+    struct mapped_block block = {.at = memory, .len = size};
     int r = 0;
 
     if (memory == MAP_FAILED)
         return -EAGAIN;
-    for (size_t offset = 0; r == 0 && offset < size; offset += piece.len) {
-        piece.at = memory + offset;
-        piece.len = KVS_MIN(size - offset, MAPPED);
-        r = pace(examiner, piece.len);
-        if (r == 0 && !kvs_sigbus_guard(piece.at, piece.len, sum_piece, &piece))
-            r = -EAGAIN;
-    }
+    if (!kvs_sigbus_guard(memory, size, sum_block, &block))
+        r = -EAGAIN;
     unmap_block(examiner, memory, size);
-    *crc_ret = piece.crc;
+    *crc_ret = block.crc;
     return r;
 }
 
@@ -177,10 +165,8 @@ static int sum_read(const struct kvs_examiner *examiner, int fd, uint64_t size, 
     for (uint64_t offset = 0; offset < size;) {
         size_t len = KVS_MIN(size - offset, KVS_EXAMINER_MEMORY);
         size_t got = 0;
-        int r = pace(examiner, len);
+        int r = kvs_read_range(fd, examiner->memory, offset, len, &got);
 
-        if (r == 0)
-            r = kvs_read_range(fd, examiner->memory, offset, len, &got);
         if (r == 0 && got < len)
             r = -EAGAIN;
         if (r < 0)
@@ -201,10 +187,9 @@ static int open_direct(int fd)
     return open(path, O_RDONLY | O_DIRECT | O_CLOEXEC | flags);
 }
 
-static bool is_cached(const struct kvs_examiner *examiner, int fd, uint64_t size)
+static bool is_cached(int fd, uint64_t size)
 {
-    return !examiner->from_device && size <= SIZE_MAX / 2 &&
-           kvs_page_cache_look(fd, 0, size) == KVS_CACHED_ALL;
+    return size <= SIZE_MAX / 2 && kvs_page_cache_look(fd, 0, size) == KVS_CACHED_ALL;
 }
 
 /* One reading, from the cache where all of it is there. */
@@ -215,7 +200,7 @@ static int sum_quickly(struct kvs_examiner *examiner, int fd, uint64_t size, uin
     *crc_ret = 0;
     if (size == 0)
         return 0;
-    if (is_cached(examiner, fd, size)) {
+    if (is_cached(fd, size)) {
         int r = sum_mapped(examiner, fd, (size_t)size, crc_ret);
         if (r != -EAGAIN)
             return r;
@@ -266,64 +251,59 @@ static int64_t age_ms(const struct stat *st)
         (now.tv_sec - last->tv_sec) * INT64_C(1000) + (now.tv_nsec - last->tv_nsec) / 1000000, 0);
 }
 
-static int wait_ms(const struct kvs_examiner *examiner, int64_t ms)
+static void wait_ms(int64_t ms)
 {
-    const struct timespec moment = {.tv_nsec = WAIT_MS * 1000000L};
-    int r = 0;
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 
-    for (; r == 0 && ms > 0; ms -= WAIT_MS) {
-        nanosleep(&moment, NULL);
-        r = pace(examiner, 0);
-    }
-    return r;
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        ;
 }
 
 static enum kvs_finding finding_of(const struct kvs_verification *verification)
 {
+    if (verification->is_unstable)
+        return KVS_FOUND_UNSTABLE;
+    if (verification->is_transient)
+        return KVS_FOUND_TRANSIENT;
     switch (verification->verdict) {
     case KVS_UNSEALED:
         return KVS_FOUND_UNSEALED;
     case KVS_CORRUPT:
         return KVS_FOUND_CORRUPT;
     default:
-        return verification->is_transient ? KVS_FOUND_TRANSIENT : KVS_FOUND_INTACT;
+        return KVS_FOUND_INTACT;
     }
 }
 
-/* Both of kvs_verify()'s readings at once: they are rare, and not split up. */
-static int verify(const struct kvs_examiner *examiner, int fd, const struct kvs_snapshot *before,
-                  struct kvs_verification *verification_ret)
+int kvs_examine_judge(int fd, const struct kvs_snapshot *before, struct kvs_reading *reading,
+                      struct kvs_examination *examination_ret)
 {
-    struct kvs_reading reading = {.memory = examiner->memory, .capacity = KVS_EXAMINER_MEMORY};
-    uint64_t size = (uint64_t)before->stat.st_size;
-    kvs_cleanup_fd int direct_fd = is_cached(examiner, fd, size) ? -1 : open_direct(fd);
-    int r = pace(examiner, (size_t)KVS_MIN(2 * size, SIZE_MAX));
-
-    return r != 0 ? r : kvs_verify(direct_fd >= 0 ? direct_fd : fd, &reading, verification_ret);
-}
-
-/* One verdict, and whether the block held still for it. */
-static int judge(const struct kvs_examiner *examiner, int fd, const struct kvs_snapshot *before,
-                 struct kvs_examination *examination)
-{
-    struct kvs_verification *verification = &examination->verification;
+    struct kvs_verification *verification = &examination_ret->verification;
     struct kvs_snapshot after;
-    int r = verify(examiner, fd, before, verification);
+    int r = kvs_verify(fd, reading, verification);
 
-    if (r == 0)
-        examination->finding = finding_of(verification);
-    else if (verification->is_unstable)
-        examination->finding = KVS_FOUND_UNSTABLE;
-    else
+    if (r < 0 && !verification->is_unstable)
         return r;
-    if (examination->finding != KVS_FOUND_CORRUPT && examination->finding != KVS_FOUND_UNSTABLE)
+    examination_ret->finding = finding_of(verification);
+    if (examination_ret->finding != KVS_FOUND_CORRUPT &&
+        examination_ret->finding != KVS_FOUND_UNSTABLE)
         return 0;
     r = kvs_snapshot_take(fd, &after);
     if (r == 0 && after.stat.st_nlink == 0)
-        examination->finding = KVS_FOUND_GONE;
+        examination_ret->finding = KVS_FOUND_GONE;
     else if (r == 0 && (!kvs_snapshot_equal(before, &after) || kvs_lease_is_open_for_writing(fd)))
-        examination->finding = KVS_FOUND_BUSY;
+        examination_ret->finding = KVS_FOUND_BUSY;
     return r;
+}
+
+static int judge(const struct kvs_examiner *examiner, int fd, const struct kvs_snapshot *before,
+                 struct kvs_examination *examination)
+{
+    struct kvs_reading reading = {.memory = examiner->memory, .capacity = KVS_EXAMINER_MEMORY};
+    bool is_hot = is_cached(fd, (uint64_t)before->stat.st_size);
+    kvs_cleanup_fd int direct_fd = is_hot ? -1 : open_direct(fd);
+
+    return kvs_examine_judge(direct_fd >= 0 ? direct_fd : fd, before, &reading, examination);
 }
 
 static int look_carefully(const struct kvs_examiner *examiner, int fd,
@@ -342,8 +322,8 @@ static int look_carefully(const struct kvs_examiner *examiner, int fd,
     if (r < 0 || age >= KVS_SETTLE_MS ||
         (examination->finding != KVS_FOUND_CORRUPT && examination->finding != KVS_FOUND_UNSTABLE))
         return r;
-    r = wait_ms(examiner, KVS_SETTLE_MS - age);
-    return r < 0 ? r : judge(examiner, fd, &before, examination);
+    wait_ms(KVS_SETTLE_MS - age);
+    return judge(examiner, fd, &before, examination);
 }
 
 void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination_ret)

@@ -5,19 +5,19 @@
 // A verdict is kvs_verify()'s, with its two agreeing readings. But here nobody tells who is
 // writing, so before a mismatch counts
 //   - nobody may have the file open for writing: the kernel grants a read lease only then. (Through
-//   the
-//     mount a block has no record from its first change to its seal; who writes beside the mount
-//     need not take it away.) Where there are no leases, or they are not allowed, the next one has
-//     to do;
-//   - the block must have been left alone for KVS_SETTLE_MS, because there is a moment between the
-//     last write of a program and its new record; a fresh mismatch is waited for, and judged again.
+//     the mount a block has no record from its first change to its seal; who writes beside the
+//     mount need not take it away.) Where there are no leases, or they are not allowed, the next
+//     one has to do;
+//   - the block must have been left alone for a while, because there is a moment between the last
+//     write of a program and its new record. The tool waits for a fresh mismatch until it is
+//     KVS_SETTLE_MS old, and judges again; the scrubber leaves out what is fresh.
 // What does not hold still is busy: neither intact nor corrupt.
 //
-// The page cache stays as it was. What is cached as a whole is summed where it is; other blocks are
-// read with direct I/O, or buffered where that cannot be had, and what was not cached before is
-// dropped again. What was found intact in the cache stays mapped until 64 MiB are, or something
-// else was found, or the next block is not cached: to unmap interrupts every CPU that the process
-// runs on. Meanwhile nobody can drop those pages.
+// kvs_examine() leaves the page cache as it was. What is cached as a whole is summed where it is;
+// other blocks are read with direct I/O, or buffered where that cannot be had, and what was not
+// cached before is dropped again. What was found intact in the cache stays mapped until 64 MiB are,
+// or something else was found, or the next block is not cached: to unmap interrupts every CPU that
+// the process runs on. Meanwhile nobody can drop those pages.
 #ifndef KVSEAL_CORE_EXAMINE_H
 #define KVSEAL_CORE_EXAMINE_H
 
@@ -33,7 +33,7 @@ enum kvs_finding {
     KVS_FOUND_BUSY,     /* being written, or changed under the readings: not judged */
     KVS_FOUND_GONE,     /* has no name any more: not judged */
     KVS_FOUND_UNSTABLE, /* reads differently each time, and nobody writes: no verdict */
-    KVS_FOUND_ERROR,    /* of the file system below, or of `pace`: `error` */
+    KVS_FOUND_ERROR,    /* of the file system below: `error` */
     KVS_FINDINGS,
 };
 
@@ -43,18 +43,11 @@ struct kvs_examination {
     struct kvs_verification verification; /* of INTACT, TRANSIENT, UNSEALED and CORRUPT */
 };
 
-/* What one thread examines with. Set by the caller but for what kvs_examiner_init() makes. */
+/* What one thread examines with. */
 struct kvs_examiner {
     void *memory;
     char *window;       /* addresses that cached blocks are mapped to; may be NULL */
     size_t window_used; /* bytes of it */
-    bool from_device;   /* what is cached is read from the device too: the platter's health, not the
-                           reader's */
-    /* Called before `len` more bytes are read, and with 0 from time to time while it waits. May
-     * sleep, to keep a rate. Other than 0 (a -errno) ends the examination: KVS_FOUND_ERROR. May be
-     * NULL. */
-    int (*pace)(void *context, size_t len);
-    void *context;
 };
 
 /* 0 or -ENOMEM. Handles SIGBUS from here on (core/sigbus.h). */
@@ -64,6 +57,13 @@ void kvs_examiner_destroy(struct kvs_examiner *examiner);
 /* Examines the regular file that `fd` is open on, for reading, buffered; O_NOATIME where that is
  * allowed. A lease is tried on it only after a mismatch: SIGIO must be ignored or handled. */
 void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination_ret);
+
+/* The verdict itself: one kvs_verify(), and whether what is not intact held still since `before`,
+ * by which the caller knows that the block is not fresh. `fd`: open for reading, buffered or
+ * direct. A lease as above. 0; or -errno of the file system below or of before_piece: there is no
+ * finding. */
+int kvs_examine_judge(int fd, const struct kvs_snapshot *before, struct kvs_reading *reading,
+                      struct kvs_examination *examination_ret);
 
 /* Opens `name` in `dir_fd` for kvs_examine(): a regular file, not through a symbolic link, without
  * waiting for anybody. >= 0 the descriptor (the caller closes it), -EINVAL: is no regular file, or

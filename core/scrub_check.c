@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <time.h>
 
-#include "core/lease.h"
+#include "core/examine.h"
 #include "core/page_cache.h"
 #include "core/util.h"
 
@@ -61,85 +61,72 @@ static bool is_gone(const struct kvs_scrub_block *block, const struct stat *st)
                : now.st_dev != st->st_dev || now.st_ino != st->st_ino;
 }
 
-static bool has_changed(int fd, const struct kvs_snapshot *before)
-{
-    struct kvs_snapshot now;
-
-    return kvs_snapshot_take(fd, &now) < 0 || !kvs_snapshot_equal(before, &now);
-}
-
-static void judge_error(struct kvs_scrub_block *block, const struct kvs_snapshot *before, int error)
-{
-    if (is_gone(block, &before->stat)) {
-        block->outcome = KVS_SCRUB_GONE;
-    } else if (block->verification->is_unstable) {
-        bool is_busy = has_changed(block->fd, before) || kvs_lease_is_open_for_writing(block->fd);
-
-        block->outcome = is_busy ? KVS_SCRUB_BUSY : KVS_SCRUB_UNSTABLE;
-    } else {
-        block->outcome = KVS_SCRUB_ERROR;
-        block->error = error;
-    }
-}
-
-/* The host knows of its own clients. Who stores beside it need not take the old record away first,
- * and may pause for longer than any `min_age`. */
+/* As far as the host knows, of its own clients. */
 static bool is_being_written(const struct kvs_scrub_block *block, const struct stat *st,
                              const struct kvs_scrub_host *host)
 {
-    if (host->is_being_written != NULL && host->is_being_written(host->context, block->fd, st))
-        return true;
-    return kvs_lease_is_open_for_writing(block->fd);
+    return host->is_being_written != NULL && host->is_being_written(host->context, block->fd, st);
 }
 
-static void judge_corrupt(struct kvs_scrub_block *block, const struct kvs_scrub_host *host)
+static void treat(struct kvs_scrub_block *block, const struct kvs_scrub_host *host)
 {
-    const struct stat *st = &block->verification->stat;
     int r = 0;
 
-    block->outcome = KVS_SCRUB_CORRUPT;
-    if (is_gone(block, st)) {
-        block->outcome = KVS_SCRUB_GONE;
-    } else if (is_being_written(block, st, host)) {
-        block->outcome = KVS_SCRUB_BUSY;
-    } else if (host->treat != NULL) {
+    if (is_being_written(block, &block->verification->stat, host))
+        r = -EAGAIN;
+    else if (host->treat != NULL)
         r = host->treat(host->context, block);
-        if (r == -EAGAIN)
-            block->outcome = KVS_SCRUB_BUSY;
-        else
-            block->error = r;
-    }
+    if (r == -EAGAIN)
+        block->outcome = KVS_SCRUB_BUSY;
+    else
+        block->error = r;
+}
+
+static enum kvs_scrub_outcome outcome_of(enum kvs_finding finding)
+{
+    static const enum kvs_scrub_outcome outcomes[KVS_FINDINGS] = {
+        [KVS_FOUND_INTACT] = KVS_SCRUB_INTACT,     [KVS_FOUND_TRANSIENT] = KVS_SCRUB_TRANSIENT,
+        [KVS_FOUND_UNSEALED] = KVS_SCRUB_UNSEALED, [KVS_FOUND_CORRUPT] = KVS_SCRUB_CORRUPT,
+        [KVS_FOUND_BUSY] = KVS_SCRUB_BUSY,         [KVS_FOUND_GONE] = KVS_SCRUB_GONE,
+        [KVS_FOUND_UNSTABLE] = KVS_SCRUB_UNSTABLE, [KVS_FOUND_ERROR] = KVS_SCRUB_ERROR,
+    };
+
+    return outcomes[finding];
+}
+
+static bool is_good(enum kvs_scrub_outcome outcome)
+{
+    return outcome == KVS_SCRUB_INTACT || outcome == KVS_SCRUB_TRANSIENT ||
+           outcome == KVS_SCRUB_UNSEALED;
 }
 
 static int verify(struct kvs_scrub_block *block, struct kvs_reading *reading,
-                  const struct kvs_snapshot *before, struct kvs_verification *found,
+                  const struct kvs_snapshot *before, struct kvs_examination *examination,
                   const struct kvs_scrub_host *host)
 {
     struct kvs_page_cache_view *view = NULL;
-    bool is_direct = (fcntl(block->fd, F_GETFL) & O_DIRECT) != 0;
     int r = 0;
 
-    if (!is_direct)
+    if ((fcntl(block->fd, F_GETFL) & O_DIRECT) == 0)
         view = kvs_page_cache_view(block->fd, (uint64_t)before->stat.st_size);
-    r = kvs_verify(block->fd, reading, found);
+    r = kvs_examine_judge(block->fd, before, reading, examination);
     kvs_page_cache_restore(block->fd, view);
     if (r == -ECANCELED)
         return r;
-    block->verification = found;
-    if (r < 0)
-        judge_error(block, before, r);
-    else if (found->verdict == KVS_CORRUPT)
-        judge_corrupt(block, host);
-    else if (found->verdict == KVS_UNSEALED)
-        block->outcome = KVS_SCRUB_UNSEALED;
+    block->verification = &examination->verification;
+    block->outcome = r < 0 ? KVS_SCRUB_ERROR : outcome_of(examination->finding);
+    if (!is_good(block->outcome) && is_gone(block, &before->stat))
+        block->outcome = KVS_SCRUB_GONE;
+    else if (block->outcome == KVS_SCRUB_CORRUPT)
+        treat(block, host);
     else
-        block->outcome = found->is_transient ? KVS_SCRUB_TRANSIENT : KVS_SCRUB_INTACT;
+        block->error = r;
     return 0;
 }
 
 /* Everything but the report. */
 static int look(struct kvs_scrub_block *block, struct kvs_reading *reading, uint64_t min_age,
-                struct kvs_verification *found, const struct kvs_scrub_host *host)
+                struct kvs_examination *examination, const struct kvs_scrub_host *host)
 {
     struct kvs_snapshot before;
     int r = 0;
@@ -159,12 +146,10 @@ static int look(struct kvs_scrub_block *block, struct kvs_reading *reading, uint
         block->outcome = KVS_SCRUB_GONE;
     } else if (is_fresh(&before.stat, min_age)) {
         block->outcome = KVS_SCRUB_FRESH;
-    } else if (host->is_being_written != NULL &&
-               host->is_being_written(host->context, block->fd, &before.stat)) {
+    } else if (is_being_written(block, &before.stat, host)) {
         block->outcome = KVS_SCRUB_BUSY;
     } else {
-        r = verify(block, reading, &before, found, host);
-        return r;
+        return verify(block, reading, &before, examination, host);
     }
     return 0;
 }
@@ -172,13 +157,13 @@ static int look(struct kvs_scrub_block *block, struct kvs_reading *reading, uint
 int kvs_scrub_check(struct kvs_scrub_block *block, struct kvs_reading *reading, uint64_t min_age,
                     const struct kvs_scrub_host *host)
 {
-    struct kvs_verification found = {0};
+    struct kvs_examination examination = {0};
     int r = 0;
 
     block->fd = open_block(block->dir_fd, block->name);
     block->error = 0;
     block->verification = NULL;
-    r = look(block, reading, min_age, &found, host);
+    r = look(block, reading, min_age, &examination, host);
     if (r == 0 && host->report != NULL)
         host->report(host->context, block);
     kvs_close_fd(&block->fd);
@@ -192,13 +177,14 @@ int kvs_scrub_treat(int source_fd, enum kvs_on_corrupt on_corrupt,
 {
     const struct kvs_verification *found = block->verification;
     const struct kvs_snapshot then = {.stat = found->stat, .record = found->record};
+    struct kvs_snapshot now;
     int r = 0;
 
     if (on_corrupt == KVS_ON_CORRUPT_KEEP)
         return 0;
     /* Between this look and the rename somebody might write the block in place; it would be lost
      * then, and stored again: never shown wrong. */
-    if (has_changed(block->fd, &then))
+    if (kvs_snapshot_take(block->fd, &now) < 0 || !kvs_snapshot_equal(&then, &now))
         return -EAGAIN;
     if (on_corrupt == KVS_ON_CORRUPT_QUARANTINE)
         r = kvs_corrupt_quarantine(source_fd, block->dir_fd, block->name, found->stat.st_dev,

@@ -35,6 +35,30 @@ static void c15_what_is_open_for_writing_is_not_judged(void **state)
     assert_int_equal(times_told("a", KVS_SCRUB_CORRUPT), 1);
 }
 
+static bool store_without_record(void *context, int fd, const struct stat *st)
+{
+    static bool is_done;
+
+    if (!is_done)
+        spoil("a", 5);
+    is_done = true;
+    return false;
+}
+
+/* It was not fresh when it was looked at; before it was read, a program has written it and not yet
+ * its record. */
+static void c15_what_turns_fresh_is_not_judged(void **state)
+{
+    const struct kvs_scrub_host host = {.report = note, .is_being_written = store_without_record};
+
+    store("a", 100);
+    usleep(50000); /* of the clock of the times, more than a tick */
+    pass(&whole, &host);
+    assert_int_equal(times_told("a", KVS_SCRUB_BUSY), 1);
+    pass(&whole, &listener);
+    assert_int_equal(times_told("a", KVS_SCRUB_CORRUPT), 1);
+}
+
 static int change_block(void *context, const struct kvs_scrub_block *block)
 {
     int fd = openat(block->dir_fd, block->name, O_WRONLY);
@@ -170,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(c15_fresh_blocks_are_left_out),
         CASE(c15_what_is_open_for_writing_is_not_judged),
+        CASE(c15_what_turns_fresh_is_not_judged),
         CASE(c15_what_is_written_at_the_last_moment_stays),
         CASE(c15_what_is_stored_anew_stays),
         CASE(c13_corrupt_blocks_are_treated),
