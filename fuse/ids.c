@@ -7,10 +7,14 @@
 #include <pthread.h>
 #include <search.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/util.h"
 #include "fuse/control.h"
+
+/* Of a request that is sent again (Linux 6.9; headers before have no name for it). */
+#define UNIQUE_RESEND ((uint64_t)1 << 63)
 
 struct known {
     uint64_t id;
@@ -174,11 +178,19 @@ static void resolve_forgets(struct kvs_fs *fs, struct fuse_batch_forget_in *batc
     }
 }
 
+/* An exchange of two names that a killed daemon may have made already: once more would undo it. */
+static bool may_be_undone(const struct fuse_in_header *header)
+{
+    const struct fuse_rename2_in *rename = (const void *)(header + 1);
+    return header->unique & UNIQUE_RESEND && header->opcode == FUSE_RENAME2 &&
+           rename->flags & RENAME_EXCHANGE;
+}
+
 int kvs_ids_resolve(struct kvs_fs *fs, void *request, bool *is_moot_ret)
 {
     struct fuse_in_header *header = request;
     uint64_t *handle = find_handle(header), *second = find_second_node(header);
-    int error = resolve_node(fs, &header->nodeid);
+    int error = may_be_undone(header) ? -EIO : resolve_node(fs, &header->nodeid);
     if (!error && second)
         error = resolve_node(fs, second);
     if (!error && handle)

@@ -40,8 +40,8 @@ void kvs_ids_remove(struct kvs_ids *ids, enum kvs_id_kind kind, uint64_t id);
 void *kvs_ids_find(struct kvs_ids *ids, enum kvs_id_kind kind, uint64_t id);
 
 /* Puts addresses in place of the numbers in a request, which is in one piece. 0; or -errno that is
- * its answer: -ESTALE. A FORGET or RELEASE of what is not known is about nothing any more:
- * *is_moot_ret. */
+ * its answer: -ESTALE; -EIO, for what is sent again and must not be done twice. A FORGET or RELEASE
+ * of what is not known is about nothing any more: *is_moot_ret. */
 int kvs_ids_resolve(struct kvs_fs *fs, void *request, bool *is_moot_ret);
 
 #endif

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <linux/fuse.h>
+#include <stdio.h>
 
 #include "fuse/control.h"
 
@@ -105,6 +106,22 @@ static void handles_are_found(void **state)
     assert_int_equal(request.body.setattr.fh, (uintptr_t)&handle);
 }
 
+/* Whether the daemon that was killed has made it, nobody knows. ESTALE would make the kernel ask
+ * anew. */
+static void an_exchange_is_not_made_twice(void **state)
+{
+    struct request request = {.body.rename = {.newdir = OLD, .flags = RENAME_EXCHANGE}};
+    bool is_moot;
+    assert_int_equal(resolve(&request, FUSE_RENAME2, OLD), 0);
+    request.header = (struct fuse_in_header){
+        .opcode = FUSE_RENAME2, .nodeid = OLD, .unique = (uint64_t)1 << 63 | 2};
+    request.body.rename.newdir = OLD;
+    assert_int_equal(kvs_ids_resolve(&fs, &request, &is_moot), -EIO);
+    assert_false(is_moot);
+    request.body.rename.flags = RENAME_NOREPLACE;
+    assert_int_equal(kvs_ids_resolve(&fs, &request, &is_moot), 0);
+}
+
 static void what_goes_is_not_found_any_more(void **state)
 {
     struct request request;
@@ -134,6 +151,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nodes_are_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(second_nodes_are_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(handles_are_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_exchange_is_not_made_twice, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_goes_is_not_found_any_more, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("ids", tests, NULL, NULL);
