@@ -56,7 +56,6 @@ struct handle_record { /* of the block that stands before it */
     uint64_t number, writer, generation, size;
     uint64_t sums; /* how many */
     uint32_t fd, flags;
-    int32_t load;
     uint32_t is_parallel, is_writing, is_verified, is_atime_due;
 }; /* and the sums */
 
@@ -155,7 +154,6 @@ static void put_handle(struct writer *writer, struct kvs_handle *handle)
         .fd = put_fd(writer, handle->fd),
         .flags = (uint32_t)(mode | (handle->is_direct ? O_DIRECT : 0) |
                             (handle->is_noatime ? O_NOATIME : 0)),
-        .load = (int32_t)handle->load,
         .is_parallel = handle->is_parallel,
         .is_writing = atomic_load(&handle->is_writing),
         .is_verified = handle->is_verified,
@@ -362,7 +360,6 @@ static int read_block(struct reader *reader)
 static void set_handle(struct kvs_handle *handle, const struct handle_record *record)
 {
     handle->is_parallel = record->is_parallel;
-    handle->load = (enum kvs_stat)record->load;
     atomic_store(&handle->writer, record->writer);
     atomic_store(&handle->is_writing, record->is_writing);
     atomic_store(&handle->is_atime_due, record->is_atime_due);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,9 @@
 
 #define INIT_ROOM ((size_t)64 << 10) /* the kernel wants room for any request */
 
+/* What INIT has on kernels before Linux 5.17. */
+#define INIT_LEAST offsetof(struct fuse_init_in, flags2)
+
 /* How the state begins, in every version; the handover follows. */
 struct beginning {
     char magic[8];
@@ -40,13 +44,17 @@ struct beginning {
 
 static const char magic[8] = {'k', 'v', 's', 'h', 'e', 'l', 'd', '1'};
 
+/* A state that is sent can be changed by nobody who has it. */
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
 /* What a state descriptor has, in memory. */
 struct state {
     const char *data;
     size_t size;
 };
 
-/* An empty one has no memory. 0 or -errno. */
+/* An empty one has no memory. 0 or -errno; -EBADMSG: it may change, or is by somebody whom we do
+ * not trust to say what our descriptors are. */
 static int map_state(int fd, struct state *state_ret)
 {
     struct stat st;
@@ -55,6 +63,8 @@ static int map_state(int fd, struct state *state_ret)
         return -errno;
     if (st.st_size == 0)
         return 0;
+    if (fcntl(fd, F_GET_SEALS) != SEALS || (st.st_uid != geteuid() && st.st_uid != 0))
+        return -EBADMSG;
     void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         return -errno;
@@ -88,7 +98,6 @@ static int read_beginning(struct kvs_fs *fs, struct kvs_takeover *takeover,
     memcpy(&beginning, state->data, sizeof(beginning));
     size_t size = sizeof(beginning) + (size_t)beginning.init_len + beginning.answer_len;
     if (memcmp(beginning.magic, magic, sizeof(magic)) != 0 || size > state->size ||
-        beginning.init_len < sizeof(struct fuse_in_header) + sizeof(struct fuse_init_in) ||
         beginning.epoch >= KVS_EPOCH_MAX)
         return -EBADMSG;
     const char *init = state->data + sizeof(beginning), *answer = init + beginning.init_len;
@@ -133,10 +142,21 @@ static int take_answer(struct kvs_takeover *takeover, int pipe_fd)
     return is_same ? 0 : -EPROTO;
 }
 
+static bool is_init(const struct kvs_takeover *takeover)
+{
+    struct fuse_in_header header;
+    if (takeover->init_len < sizeof(header) + INIT_LEAST)
+        return false;
+    memcpy(&header, takeover->init, sizeof(header));
+    return header.opcode == FUSE_INIT && header.len == takeover->init_len;
+}
+
 /* The session processes INIT, and has the device afterwards. 0 or -errno. */
 static int replay_init(struct kvs_fs *fs, struct kvs_takeover *takeover, int device_fd)
 {
     int ends[2];
+    if (!is_init(takeover))
+        return -EBADMSG;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return -errno;
     kvs_cleanup_fd int read_fd = ends[0];
@@ -160,7 +180,7 @@ static int replay_init(struct kvs_fs *fs, struct kvs_takeover *takeover, int dev
 /* Sends what the next daemon has to have in any case; with `contents`, all of it. 0 or -errno. */
 static int send_state(struct kvs_fs *fs, const struct kvs_takeover *takeover, bool contents)
 {
-    kvs_cleanup_fd int fd = memfd_create("kvseal-state", MFD_CLOEXEC);
+    kvs_cleanup_fd int fd = memfd_create("kvseal-state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int copy_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     FILE *out = copy_fd < 0 ? NULL : fdopen(copy_fd, "w");
     if (!out) {
@@ -180,6 +200,8 @@ static int send_state(struct kvs_fs *fs, const struct kvs_takeover *takeover, bo
     if (!error && contents)
         error = kvs_handover_write(fs, out, &fds);
     if (fclose(out) && !error)
+        error = -errno;
+    if (!error && fcntl(fd, F_ADD_SEALS, SEALS) < 0)
         error = -errno;
     if (!error)
         error = kvs_fd_socket_send_all(takeover->connection, KVS_HOLDER_STATE, &fd, 1,
@@ -243,8 +265,9 @@ static int ask_for_requests(const struct kvs_fs *fs)
 
 static bool can_resend(const struct kvs_takeover *takeover)
 {
-    struct fuse_init_in init;
-    memcpy(&init, takeover->init + sizeof(struct fuse_in_header), sizeof(init));
+    struct fuse_init_in init = {0};
+    memcpy(&init, takeover->init + sizeof(struct fuse_in_header),
+           KVS_MIN(takeover->init_len - sizeof(struct fuse_in_header), sizeof(init)));
     return init.flags & FUSE_INIT_EXT && init.flags2 & HAS_RESEND2;
 }
 
@@ -254,7 +277,7 @@ static int go_on(struct kvs_fs *fs, const struct kvs_takeover *takeover, const s
     int error = receive_handover(fs, takeover, rest);
     bool was_killed = error == -ENODATA;
     if (was_killed && !can_resend(takeover)) {
-        kvs_fd_socket_send(takeover->connection, KVS_HOLDER_DROP, -1);
+        kvs_takeover_give_up(takeover);
         complain(
             "the last daemon was killed, and this kernel cannot send its requests again "
             "(Linux 6.9): the mount has to be made anew");
@@ -282,14 +305,11 @@ int kvs_takeover_begin(struct kvs_fs *fs, struct kvs_takeover *takeover, int dev
 {
     struct state state, rest;
     int error = map_state(state_fd, &state);
-    if (error) {
-        complain("the state of the mount: %s", strerror(-error));
-        return error;
-    }
-    bool is_first = state.size == 0;
+    bool is_first = !error && state.size == 0;
     fs->is_held = true;
-    error = is_first ? read_init(fs, takeover, device_fd)
-                     : read_beginning(fs, takeover, &state, &rest);
+    if (!error)
+        error = is_first ? read_init(fs, takeover, device_fd)
+                         : read_beginning(fs, takeover, &state, &rest);
     error = error ? error : replay_init(fs, takeover, device_fd);
     if (error)
         complain("cannot serve the mount: %s",
@@ -298,7 +318,7 @@ int kvs_takeover_begin(struct kvs_fs *fs, struct kvs_takeover *takeover, int dev
                  : error == -EBADMSG ? "its state is of another kind: it has to be made anew"
                                      : strerror(-error));
     if (error == -EPROTO || error == -EBADMSG)
-        kvs_fd_socket_send(takeover->connection, KVS_HOLDER_DROP, -1);
+        kvs_takeover_give_up(takeover);
     if (!error && !is_first)
         error = go_on(fs, takeover, &rest);
     unmap_state(&state);
@@ -320,6 +340,11 @@ void kvs_takeover_hand_over(struct kvs_fs *fs, const struct kvs_takeover *takeov
         complain("cannot hand the mount over: %s", strerror(-error));
     else
         kvs_log(KVS_LOG_ALWAYS, LOG_INFO, "handed the mount over to who holds it");
+}
+
+void kvs_takeover_give_up(const struct kvs_takeover *takeover)
+{
+    kvs_fd_socket_send(takeover->connection, KVS_HOLDER_DROP, -1);
 }
 
 void kvs_takeover_destroy(struct kvs_takeover *takeover)

@@ -45,6 +45,9 @@ int kvs_takeover_begin(struct kvs_fs *fs, struct kvs_takeover *takeover, int dev
  * fails is said in the log; the next daemon then goes on as after a kill. */
 void kvs_takeover_hand_over(struct kvs_fs *fs, const struct kvs_takeover *takeover);
 
+/* Instead: nobody can go on, and the mount ends with the connection to its holder. */
+void kvs_takeover_give_up(const struct kvs_takeover *takeover);
+
 void kvs_takeover_destroy(struct kvs_takeover *takeover);
 
 #endif

@@ -19,19 +19,20 @@ const char *kvt_in(const char *dir, const char *name)
 struct order {
     enum { START_MOUNTER, START_DAEMON, AWAIT_END } what;
     pid_t pid;
+    uid_t user;
 };
 
 static int obey(const struct kvt_held *held, struct order order)
 {
     char uid[16];
     int status;
-    snprintf(uid, sizeof(uid), "%u", held->user);
+    snprintf(uid, sizeof(uid), "%u", order.user);
     switch (order.what) {
     case START_MOUNTER:
         return kvt_launch(held->log, 0, -1, "-f", "--mount-for", held->socket, "--user", uid,
                           "--stay", "--hold", held->seconds, held->source, held->mnt, NULL);
     case START_DAEMON:
-        return kvt_launch(held->log, held->user, -1, "-f", "--fd-socket", held->socket,
+        return kvt_launch(held->log, order.user, -1, "-f", "--fd-socket", held->socket,
                           "--ready-file", held->ready, held->source, NULL);
     case AWAIT_END:
         if (waitpid(order.pid, &status, 0) == order.pid)
@@ -42,7 +43,7 @@ static int obey(const struct kvt_held *held, struct order order)
 
 static int tell(const struct kvt_held *held, int what, pid_t pid)
 {
-    struct order order = {.what = what, .pid = pid};
+    struct order order = {.what = what, .pid = pid, .user = held->user};
     int result = -1;
     assert_int_equal(write(held->keeper, &order, sizeof(order)), sizeof(order));
     assert_int_equal(read(held->keeper, &result, sizeof(result)), sizeof(result));
@@ -105,8 +106,10 @@ void kvt_held_make(struct kvt_env *env, struct kvt_held *held, uid_t user, const
     snprintf(dir, sizeof(dir), "%s", kvt_work_path(env, "held"));
     snprintf(dir + strlen(dir), 16, "-%u", turn++);
     assert_int_equal(mkdir(dir, 0777) | chmod(dir, 0777), 0);
-    assert_int_equal(mkdir(kvt_in(dir, "source"), 0755) | mkdir(kvt_in(dir, "mnt"), 0755), 0);
-    *held = (struct kvt_held){.source = strdup(kvt_in(dir, "source")),
+    const char *source = env->kind == KVT_FAULTFS ? kvt_in(env->source, strrchr(dir, '/') + 1)
+                                                  : kvt_in(dir, "source");
+    assert_int_equal(mkdir(source, 0755) | mkdir(kvt_in(dir, "mnt"), 0755), 0);
+    *held = (struct kvt_held){.source = strdup(source),
                               .mnt = strdup(kvt_in(dir, "mnt")),
                               .socket = strdup(kvt_in(dir, "socket")),
                               .ready = strdup(kvt_in(dir, "ready")),

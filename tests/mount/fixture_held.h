@@ -14,12 +14,12 @@ struct kvt_held {
     pid_t mounter, daemon;
 };
 
-/* Mounter and first daemon, the latter as `user`, in a fresh directory; the hold is of so many
- * seconds. The end takes both away, and looks for reports of sanitizers. */
+/* Mounter and first daemon, the latter as `user`, in a fresh directory (on faultfs, if that is the
+ * test's); the hold is of so many seconds. The end takes both away, and looks for reports of sanitizers. */
 void kvt_held_make(struct kvt_env *env, struct kvt_held *held, uid_t user, const char *seconds);
 void kvt_held_end(struct kvt_held *held);
 
-/* The next daemon becomes held->daemon, and is waited for until it serves. */
+/* The next daemon, as held->user, becomes held->daemon, and is waited for until it serves. */
 void kvt_held_start(struct kvt_held *held);
 void kvt_held_await_ready(const struct kvt_held *held);
 pid_t kvt_held_start_mounter(const struct kvt_held *held);
