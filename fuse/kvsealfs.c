@@ -57,6 +57,7 @@ __attribute__((format(printf, 2, 0))) static void log_from_libfuse(enum fuse_log
             text);
 }
 
+/* A mounter that holds a mount keeps as many descriptors as its daemon had. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -122,7 +123,6 @@ static int prepare(struct kvs_fs *fs, struct life *life)
     if (error)
         return error;
     signal(SIGIO, SIG_IGN); /* a lease that somebody breaks (seal.c) */
-    raise_file_limit();
     kvs_memory_choose(options, kvs_memory_limit(""));
     kvs_capabilities_reduce();
     error = kvs_table_create(fs->source_fd, &fs->table);
@@ -325,6 +325,7 @@ int main(int argc, char **argv)
     if (kvs_options_parse(argc, argv, &fs.options))
         goto out;
     status = EXIT_SUCCESS;
+    raise_file_limit();
     if (fs.options.show_help) {
         kvs_options_print_help("kvsealfs");
     } else if (fs.options.show_version) {

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -613,6 +614,35 @@ static void a_state_of_somebody_else_is_not_read_by_root(void **state)
     kvt_held_end(&held);
 }
 
+/* The mounter's own limit is the usual soft one. */
+static void many_open_files_go_on(void **state)
+{
+    enum { FILES = 600 };
+    struct kvt_held held;
+    struct rlimit limit, low;
+    static int fds[FILES];
+    char name[32];
+    getrlimit(RLIMIT_NOFILE, &limit);
+    low = (struct rlimit){.rlim_cur = 256, .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &low);
+    kvt_held_make(*state, &held, KVT_NOBODY, "30");
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(chmod(held.mnt, 0777), 0);
+    for (unsigned i = 0; i < FILES; i++) {
+        snprintf(name, sizeof(name), "%u", i);
+        fds[i] = kvt_open(kvt_in(held.mnt, name), KVT_CREATE);
+        kvt_put(fds[i], 1000, i, 0);
+    }
+    kvt_held_upgrade(&held);
+    for (unsigned i = 0; i < FILES; i++) {
+        assert_int_equal(close(fds[i]), 0);
+        snprintf(name, sizeof(name), "%u", i);
+        kvt_assert_sealed(kvt_in(held.source, name));
+    }
+    kvt_held_end(&held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +662,7 @@ int main(void)
         kvt_test(a_state_of_another_version_is_as_a_kill),
         kvt_test(a_state_that_can_be_changed_is_not_read),
         kvt_test(a_state_of_somebody_else_is_not_read_by_root),
+        kvt_test(many_open_files_go_on),
     };
     return kvt_main("a mount that is held", tests, sizeof(tests) / sizeof(tests[0]), KVT_DIR);
 }
