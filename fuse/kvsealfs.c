@@ -275,10 +275,10 @@ static int serve(struct kvs_fs *fs, int ready_fd)
             kvs_takeover_hand_over(fs, &life.takeover);
         destroy(fs);
     }
+    if (fs->is_held && error == -ETIMEDOUT) /* our exit, and so our clients, may wait for it */
+        kvs_takeover_give_up(&life.takeover);
     kvs_takeover_destroy(&life.takeover);
-    /* Of a held mount's requests those that hang are still ours: the exit shows the end. */
-    if (!fs->is_held || error != -ETIMEDOUT)
-        kvs_attach_end(&life.attachment);
+    kvs_attach_end(&life.attachment);
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
