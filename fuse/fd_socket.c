@@ -236,6 +236,9 @@ int kvs_fd_socket_receive_all(int connection, int limit_ms, char *text_ret, int 
                              .msg_control = control.room,
                              .msg_controllen = sizeof(control.room)};
     ssize_t len = recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    /* Told once, before the last words of whoever left with ours unread. */
+    if (len < 0 && errno == ECONNRESET)
+        len = recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (len <= 0)
         return len < 0 ? -errno : -ECONNRESET;
     text_ret[len] = 0;

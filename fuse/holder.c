@@ -88,10 +88,12 @@ int kvs_holder_send(const struct kvs_holder *holder, int connection, const char 
 {
     const int first[] = {holder->device_fd, holder->state_fd};
     int error = kvs_fd_socket_send_all(connection, path, first, 2, KVS_HOLDER_PATIENCE_MS);
+    if (error)
+        return error;
     for (size_t i = 0; i < holder->count && !error; i += KVS_FD_SOCKET_FDS) {
         size_t count = KVS_MIN(holder->count - i, (size_t)KVS_FD_SOCKET_FDS);
         error = kvs_fd_socket_send_all(connection, KVS_HOLDER_MORE, holder->fds + i, count,
                                        KVS_HOLDER_PATIENCE_MS);
     }
-    return error;
+    return 0;
 }

@@ -55,7 +55,8 @@ int kvs_holder_receive(struct kvs_holder *holder, int connection);
 /* Whether the next daemon could go on. */
 bool kvs_holder_is_ready(const struct kvs_holder *holder);
 
-/* Sends all that is kept, and keeps it: the daemon may be gone before it serves. 0 or -errno. */
+/* Sends all that is kept, and keeps it: the daemon may be gone before it serves. 0, also where it
+ * does not take all of "more", for it has the mount then; or -errno: it does not. */
 int kvs_holder_send(const struct kvs_holder *holder, int connection, const char *path);
 
 void kvs_holder_drop(struct kvs_holder *holder);

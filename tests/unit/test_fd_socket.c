@@ -66,6 +66,20 @@ static void a_descriptor_arrives_with_its_text(void **state)
     close(ends[1]);
 }
 
+static void last_words_are_heard(void **state)
+{
+    int ends[2], fd = -2;
+    char text[KVS_FD_SOCKET_TEXT];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    assert_int_equal(kvs_fd_socket_send(ends[1], "never read", -1), 0);
+    assert_int_equal(kvs_fd_socket_send(ends[0], "last", -1), 0);
+    close(ends[0]);
+    assert_int_equal(kvs_fd_socket_receive(ends[1], 1000, text, &fd), 0);
+    assert_string_equal(text, "last");
+    assert_int_equal(kvs_fd_socket_receive(ends[1], 1000, text, &fd), -ECONNRESET);
+    close(ends[1]);
+}
+
 static unsigned count_descriptors(void)
 {
     unsigned count = 0;
@@ -284,6 +298,7 @@ int main(void)
     kvs_log_init("kvsealfs");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_descriptor_arrives_with_its_text),
+        cmocka_unit_test(last_words_are_heard),
         cmocka_unit_test(two_descriptors_are_none),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(only_the_fuse_device_is_fetched),
