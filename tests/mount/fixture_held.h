@@ -15,7 +15,8 @@ struct kvt_held {
 };
 
 /* Mounter and first daemon, the latter as `user`, in a fresh directory (on faultfs, if that is the
- * test's); the hold is of so many seconds. The end takes both away, and looks for reports of sanitizers. */
+ * test's); the hold is of so many seconds. The end takes both away, and looks for reports of
+ * sanitizers. */
 void kvt_held_make(struct kvt_env *env, struct kvt_held *held, uid_t user, const char *seconds);
 void kvt_held_end(struct kvt_held *held);
 
