@@ -201,6 +201,7 @@ static void destroy(struct kvs_fs *fs)
         close(fs->source_fd);
     if (fs->metrics_fd >= 0)
         close(fs->metrics_fd);
+    kvs_options_destroy(&fs->options);
 }
 
 /* Whoever unmounted may want to remove the directory, and does not wait for the last seals. */
@@ -334,9 +335,9 @@ int main(int argc, char **argv)
         status = kvs_healthcheck(fs.options.healthcheck, fs.options.timeout);
     } else if (fs.options.mount_for) {
         status = kvs_mounter_run(&fs.options);
-    } else {
+    } else { /* what hangs then may still use them */
         kvs_log_debug(fs.options.debug);
-        status = fs.options.foreground ? serve(&fs, -1) : serve_in_background(&fs);
+        return fs.options.foreground ? serve(&fs, -1) : serve_in_background(&fs);
     }
 out:
     kvs_options_destroy(&fs.options);
