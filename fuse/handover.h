@@ -22,7 +22,7 @@ struct kvs_handover_fds {
     size_t count, room;
 };
 
-/* Writes it at the position of `out`, while nothing else uses `fs`. 0 or -errno. */
+/* Writes it at the position of `out`, while nobody changes it. 0 or -errno. */
 int kvs_handover_write(struct kvs_fs *fs, FILE *out, struct kvs_handover_fds *fds_ret);
 
 /* How many descriptors go with it; or -1: there is nothing, or nothing that can be read for this

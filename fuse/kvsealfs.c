@@ -270,12 +270,12 @@ static int serve(struct kvs_fs *fs, int ready_fd)
     kvs_http_stop(fs->http);
     kvs_ready_end(&life.ready);
     unmount(fs, &life);
-    if (error != -ETIMEDOUT && kvs_refuse_await_end(LAST_NOTIFICATIONS_MS) &&
-        kvs_forget_stop(fs) == 0) {
-        if (fs->is_held && !error)
-            kvs_takeover_hand_over(fs, &life.takeover);
+    /* A notification uses nothing of it, and may wait for whoever takes it. */
+    if (fs->is_held && !error)
+        kvs_takeover_hand_over(fs, &life.takeover);
+    if (error != -ETIMEDOUT && kvs_refuse_await_end(fs->is_held ? 0 : LAST_NOTIFICATIONS_MS) &&
+        kvs_forget_stop(fs) == 0)
         destroy(fs);
-    }
     if (fs->is_held && error == -ETIMEDOUT) /* our exit, and so our clients, may wait for it */
         kvs_takeover_give_up(&life.takeover);
     kvs_takeover_destroy(&life.takeover);

@@ -41,8 +41,8 @@ struct kvs_takeover {
 int kvs_takeover_begin(struct kvs_fs *fs, struct kvs_takeover *takeover, int device_fd,
                        int state_fd);
 
-/* At the end, when nothing uses `fs` any more: hands it over, if the mount is still there. What
- * fails is said in the log; the next daemon then goes on as after a kill. */
+/* At the end, when nothing uses `fs` but for notifications: hands it over, if the mount is still
+ * there. What fails is said in the log; the next daemon then goes on as after a kill. */
 void kvs_takeover_hand_over(struct kvs_fs *fs, const struct kvs_takeover *takeover);
 
 /* Instead: nobody can go on, and the mount ends with the connection to its holder. */

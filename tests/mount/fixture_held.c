@@ -20,6 +20,7 @@ struct order {
     enum { START_MOUNTER, START_DAEMON, AWAIT_END } what;
     pid_t pid;
     uid_t user;
+    char options[64];
 };
 
 static int obey(const struct kvt_held *held, struct order order)
@@ -33,7 +34,7 @@ static int obey(const struct kvt_held *held, struct order order)
                           "--stay", "--hold", held->seconds, held->source, held->mnt, NULL);
     case START_DAEMON:
         return kvt_launch(held->log, order.user, -1, "-f", "--fd-socket", held->socket,
-                          "--ready-file", held->ready, held->source, NULL);
+                          "--ready-file", held->ready, "-o", order.options, held->source, NULL);
     case AWAIT_END:
         if (waitpid(order.pid, &status, 0) == order.pid)
             return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -45,6 +46,8 @@ static int tell(const struct kvt_held *held, int what, pid_t pid)
 {
     struct order order = {.what = what, .pid = pid, .user = held->user};
     int result = -1;
+    snprintf(order.options, sizeof(order.options), "%s",
+             held->options ? held->options : "on_corrupt=remove");
     assert_int_equal(write(held->keeper, &order, sizeof(order)), sizeof(order));
     assert_int_equal(read(held->keeper, &result, sizeof(result)), sizeof(result));
     return result;

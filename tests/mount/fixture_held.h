@@ -9,6 +9,7 @@
  * own children would close theirs at their start, and wait for the daemon that they are to be. */
 struct kvt_held {
     const char *source, *mnt, *socket, *log, *ready, *seconds;
+    const char *options; /* of the next daemon; NULL: defaults */
     uid_t user;
     int keeper;
     pid_t mounter, daemon;

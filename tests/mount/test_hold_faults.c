@@ -127,12 +127,64 @@ static void a_daemon_that_hangs_at_its_end_lets_nobody_wait(void **state)
     kvt_held_end(&held);
 }
 
+static int rename_b(const struct kvt_held *held)
+{
+    return rename(kvt_in(held->mnt, "b.tmp"), kvt_in(held->mnt, "b")) ? errno : 0;
+}
+
+static int make_c(const struct kvt_held *held)
+{
+    return open(kvt_in(held->mnt, "c"), O_CREAT | O_WRONLY, 0644) < 0 ? errno : 0;
+}
+
+/* It waits for the directory's lock, whose holder waits for the next daemon. */
+static void a_stuck_notification_keeps_nothing_from_the_next_daemon(void **state)
+{
+    struct kvt_env *env = *state;
+    struct kvt_held held;
+    char path[64];
+    kvt_held_make(env, &held, 0, "30");
+    held.options = "invalidate=names";
+    kvt_held_upgrade(&held);
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "rotten"), KVT_CREATE, MIB, 1, 0), 0);
+    kvt_flip(kvt_in(held.source, "rotten"), 7);
+    int rotten = kvt_open(kvt_in(held.mnt, "rotten"), O_PATH);
+    int a = kvt_open(kvt_in(held.mnt, "a"), KVT_CREATE);
+    int b = kvt_open(kvt_in(held.mnt, "b.tmp"), KVT_CREATE);
+    kvt_put(a, MIB, 2, 0);
+    kvt_put(b, MIB, 3, 0);
+
+    pid_t first = start_victim(env, &held, "clear\nsetxattr 1 hang\n", rename_b);
+    pid_t second = fork();
+    if (second == 0)
+        _exit(make_c(&held));
+    usleep(100000); // until it waits for the lock, too, and before the notification
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", rotten);
+    kvt_assert_errno(EBADMSG, open(path, O_RDONLY));
+    kill(held.daemon, SIGTERM);
+    usleep(300000); // nobody takes requests any more
+    pid_t last = held.daemon;
+    kvt_fault(env, "release\n");
+    kvt_held_start(&held);
+    assert_int_equal(end_of(first), 0);
+    assert_int_equal(end_of(second), 0);
+    assert_int_equal(kvt_held_await_end(&held, last), 0);
+    kvt_held_await_ready(&held);
+    assert_int_equal(close(a), 0);
+    assert_int_equal(close(b), 0);
+    kvt_assert_sealed(kvt_in(held.source, "a"));
+    kvt_assert_sealed(kvt_in(held.source, "b"));
+    close(rotten);
+    kvt_held_end(&held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         kvt_test(c03_the_next_daemon_knows_of_a_failed_write),
         kvt_test(c23_a_write_of_the_last_daemon_comes_before_the_next),
         kvt_test(an_exchange_is_not_made_twice),
+        kvt_test(a_stuck_notification_keeps_nothing_from_the_next_daemon),
         kvt_test(a_daemon_that_hangs_at_its_end_lets_nobody_wait),
     };
     return kvt_main("a mount that is held, and faults", tests, sizeof(tests) / sizeof(tests[0]),
