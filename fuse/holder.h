@@ -16,7 +16,7 @@
 //   HELD   -- the time is over: the mount is cut and taken away ------------> EMPTY
 //
 // The time goes on until that daemon sends a state, which says that it serves: daemons that come
-// and fail do not prolong it.
+// and fail do not prolong it, and one that has not sent it by then keeps out nobody else.
 //
 // While a daemon serves, another one that connects waits until it goes.
 #ifndef KVSEAL_FUSE_HOLDER_H

@@ -288,6 +288,8 @@ static void run_on(struct mounter *mounter, const sigset_t *mask)
             complain("no daemon serves %s again within %g seconds: its clients' calls fail",
                      mounter->path, mounter->options->hold);
             take_mount_away(mounter, true);
+            kvs_close_fd(&mounter->connection_fd); /* to one that never came to serve it */
+            mounter->connection_fd = -1;
         }
     }
     leave_nothing(mounter);

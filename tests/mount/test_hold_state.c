@@ -114,6 +114,22 @@ static void who_comes_and_goes_prolongs_no_hold(void **state)
     kvt_held_end(&held);
 }
 
+/* It has nothing any more that another one could not have. */
+static void who_comes_and_hangs_keeps_nobody_out(void **state)
+{
+    struct kvt_held held;
+    kvt_held_make(*state, &held, 0, "0.5");
+    kvt_held_kill(&held);
+    int old, connection = come(&held, &old);
+    kvt_wait_for(kvt_file_has(held.log, "no daemon serves"));
+    kvt_held_start(&held);
+    kvt_held_await_ready(&held);
+    close(old);
+    close(connection);
+    assert_int_equal(kvt_write_file(kvt_in(held.mnt, "a"), KVT_CREATE, MIB, 1, 0), 0);
+    kvt_held_end(&held);
+}
+
 /* After it: the version, behind INIT and its answer. */
 static off_t offset_of_version(const struct kvt_held *held)
 {
@@ -202,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         kvt_test(who_comes_and_goes_prolongs_no_hold),
+        kvt_test(who_comes_and_hangs_keeps_nobody_out),
         kvt_test(a_state_of_another_version_is_as_a_kill),
         kvt_test(a_state_that_can_be_changed_is_not_read),
         kvt_test(a_state_of_somebody_else_is_not_read_by_root),
