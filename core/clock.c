@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the clocks.
+// Reads the clocks, and sleeps by them.
 #include "core/clock.h"
+
+#include <errno.h>
 
 #define SECOND_NS 1000000000
 #define MS_NS     1000000
@@ -28,4 +30,12 @@ struct timespec kvs_clock_deadline(uint64_t ms)
     moment.tv_sec += moment.tv_nsec / SECOND_NS;
     moment.tv_nsec %= SECOND_NS;
     return moment;
+}
+
+void kvs_clock_sleep(uint64_t ns)
+{
+    struct timespec left = {.tv_sec = (time_t)(ns / SECOND_NS), .tv_nsec = (long)(ns % SECOND_NS)};
+
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        ;
 }

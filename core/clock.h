@@ -14,4 +14,7 @@ int64_t kvs_clock_ms(void);
  * with default attributes, and for pthread_timedjoin_np(). */
 struct timespec kvs_clock_deadline(uint64_t ms);
 
+/* Sleeps all of that, whatever signals come meanwhile. */
+void kvs_clock_sleep(uint64_t ns);
+
 #endif

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/crc32c.h"
 #include "core/lease.h"
 #include "core/page_cache.h"
@@ -251,14 +252,6 @@ static int64_t age_ms(const struct stat *st)
         (now.tv_sec - last->tv_sec) * INT64_C(1000) + (now.tv_nsec - last->tv_nsec) / 1000000, 0);
 }
 
-static void wait_ms(int64_t ms)
-{
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-
-    while (nanosleep(&left, &left) < 0 && errno == EINTR)
-        ;
-}
-
 static enum kvs_finding finding_of(const struct kvs_verification *verification)
 {
     if (verification->is_unstable)
@@ -322,7 +315,7 @@ static int look_carefully(const struct kvs_examiner *examiner, int fd,
     if (r < 0 || age >= KVS_SETTLE_MS ||
         (examination->finding != KVS_FOUND_CORRUPT && examination->finding != KVS_FOUND_UNSTABLE))
         return r;
-    wait_ms(KVS_SETTLE_MS - age);
+    kvs_clock_sleep((uint64_t)(KVS_SETTLE_MS - age) * 1000000);
     return judge(examiner, fd, &before, examination);
 }
 

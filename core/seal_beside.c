@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "core/lease.h"
 #include "core/util.h"
 #include "core/verify.h"
@@ -37,11 +38,8 @@ static void outlast_tick(const struct stat *st)
 
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t age = (now.tv_sec - st->st_ctim.tv_sec) * SECOND_NS + now.tv_nsec - st->st_ctim.tv_nsec;
-    if (age < 0 || age >= tick)
-        return; /* a clock that was set back shows all changes */
-    const struct timespec rest = {.tv_sec = (tick - age) / SECOND_NS,
-                                  .tv_nsec = (tick - age) % SECOND_NS};
-    nanosleep(&rest, NULL);
+    if (age >= 0 && age < tick) /* a clock that was set back shows all changes */
+        kvs_clock_sleep((uint64_t)(tick - age));
 }
 
 /* Network file systems answer from what they remember, unless they are asked to look. */
