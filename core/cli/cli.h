@@ -25,6 +25,8 @@ struct kvs_cli_command {
     const char *operands; /* of the usage line: "[OPTION...] PATH..." */
     const char *summary;  /* one line, no full stop */
     const char *help;     /* lines about its own options and operands, each ends with a newline */
+    bool is_apart;        /* reads files that may hang: runs in a process of its own (apart.h) */
+    bool ends_itself;     /* at SIGINT and SIGTERM, while it runs */
     /* argv[0] is the command's name. Returns an enum kvs_cli_status. */
     int (*run)(int argc, char **argv);
 };

@@ -347,5 +347,6 @@ const struct kvs_cli_command kvs_cmd_quarantine = {
         "  purge SOURCE            removes them for good\n"
         "    -o, --older-than TIME only those that are in there for so long, such as 7d\n"
         "      --json              one JSON object a line\n",
+    .is_apart = true,
     .run = run_quarantine,
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+#include "core/cli/apart.h"
 #include "core/cli/cli.h"
 #include "core/cli/progress.h"
 #include "core/cli/source.h"
@@ -123,8 +124,10 @@ static void report(void *context, const struct kvs_scrub_block *block)
         [KVS_ON_CORRUPT_KEEP] = "kept",
     };
 
-    if (block->outcome == KVS_SCRUB_CORRUPT)
+    if (block->outcome == KVS_SCRUB_CORRUPT) {
         run->is_corrupt_found = true;
+        kvs_cli_note_status(KVS_CLI_CORRUPT);
+    }
     if (block->outcome == KVS_SCRUB_UNSTABLE || block->error < 0)
         run->is_incomplete = true;
     if (!is_worth_a_line(run, block->outcome))
@@ -424,5 +427,7 @@ const struct kvs_cli_command kvs_cmd_scrub = {
         "  -a, --min-age TIME     leave out what changed in this time (30s)\n"
         "  -v, --verbose          a line for each block, not only for trouble\n"
         "      --json             one JSON object a line\n",
+    .is_apart = true,
+    .ends_itself = true,
     .run = run_scrub,
 };

@@ -139,5 +139,6 @@ const struct kvs_cli_command kvs_cmd_seal = {
         "\n"
         "A block that has a record is left alone, whatever the record says.\n"
         "Exit status: 0 all is done, 2 not everything could be sealed.\n",
+    .is_apart = true,
     .run = run_seal,
 };

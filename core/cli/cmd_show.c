@@ -280,5 +280,6 @@ const struct kvs_cli_command kvs_cmd_show = {
         "\n"
         "About a corrupt block it says what the damage is consistent with: a hint, no proof.\n"
         "Exit status: 0 nothing is wrong, 1 a block is corrupt, 2 a file could not be read.\n",
+    .is_apart = true,
     .run = run_show,
 };

@@ -115,5 +115,6 @@ const struct kvs_cli_command kvs_cmd_verify = {
         "\n"
         "Exit status: 0 nothing is wrong, 1 a block is corrupt, 2 not everything could be "
         "checked.\n",
+    .is_apart = true,
     .run = run_verify,
 };

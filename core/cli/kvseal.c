@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "core/cli/apart.h"
 #include "core/cli/cli.h"
 
 static const struct kvs_cli_command *const commands[] = {
@@ -54,6 +55,8 @@ static void allow_open_files(void)
 
 int main(int argc, char **argv)
 {
+    const struct kvs_cli_command *command = NULL;
+
     if (argc < 2)
         kvs_cli_fail_usage(NULL, "no command is given");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -67,5 +70,7 @@ int main(int argc, char **argv)
     /* Who opens a file for writing while a lease is tried on it sends this. */
     signal(SIGIO, SIG_IGN);
     allow_open_files();
-    return find_command(argv[1])->run(argc - 1, argv + 1);
+    command = find_command(argv[1]);
+    return command->is_apart ? kvs_cli_run_apart(command, argc - 1, argv + 1)
+                             : command->run(argc - 1, argv + 1);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scrubbing what hangs, fails or lies below: it is told from corruption, and holds up nobody.
 #include "tests/mount/fixture_metrics.h"
+#include "tests/mount/fixture_process.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -213,6 +214,83 @@ static void c14_the_tool_goes_on_behind_an_error(void **state)
     assert_int_equal(scrub(env, "clear\n", said), 0);
 }
 
+/* ---- the tool, above what hangs ---- */
+
+/* Lets the command of the tool run into a hang, sends it the signal, and gives its exit status, or
+ * 128 and the signal that it died of. What it said is in WORK/said. */
+static int interrupt_hung(struct kvt_env *env, const char *faults, int number, const char *command,
+                          const char *option)
+{
+    const char *said = kvt_work_path(env, "said");
+    unlink(said);
+    int output = kvt_open(said, O_WRONLY | O_CREAT | O_CLOEXEC);
+    kvt_fault(env, "clear\n");
+    kvt_fault(env, faults);
+    pid_t tool = fork();
+    if (tool == 0) {
+        dup2(output, STDOUT_FILENO);
+        dup2(output, STDERR_FILENO);
+        execl(kvt_program("../../core/cli/kvseal"), "kvseal", command, option, env->source, NULL);
+        _exit(127);
+    }
+    close(output);
+    kvt_wait_for(kvt_fault_report_has(env, "hit 1"));
+    uint64_t start = kvt_now_ms();
+    assert_int_equal(kill(tool, number), 0);
+    int status = kvt_end_of(tool);
+    assert_true(kvt_now_ms() - start < 15000);
+    return status;
+}
+
+static void c24_an_interrupted_scrub_ends_though_its_read_hangs(void **state)
+{
+    struct kvt_env *env = *state;
+    char said[8192], first[PATH_MAX];
+    store_blocks(env);
+    forget_rounds(env);
+    assert_int_equal(interrupt_hung(env, "read 2 hang\n", SIGTERM, "scrub", "-va0"), 2);
+    assert_true(kvt_file_has(kvt_work_path(env, "said"), "hangs in the file system below"));
+    FILE *lines = fopen(kvt_work_path(env, "said"), "re");
+    assert_non_null(lines);
+    assert_non_null(fgets(first, sizeof(first), lines));
+    fclose(lines);
+    assert_non_null(strstr(first, ": intact\n"));
+
+    /* Whose place it was is kept until the read is over; then the next one goes on behind it. */
+    assert_int_equal(scrub(env, "clear\n", said), 2);
+    assert_non_null(strstr(said, "is being scrubbed already"));
+    kvt_fault(env, "release\n");
+    kvt_wait_for(scrub(env, "clear\n", said) == 0);
+    assert_non_null(strstr(said, first));
+    assert_true(strncmp(said, first, strlen(first)) != 0);
+    assert_blocks(env);
+}
+
+static void c24_an_interrupted_scrub_tells_what_it_found(void **state)
+{
+    struct kvt_env *env = *state;
+    char said[8192];
+    store_blocks(env);
+    forget_rounds(env);
+    assert_int_equal(
+        interrupt_hung(env, "read 1 flip 9\nread 2 flip 9\nread 3 hang\n", SIGINT, "scrub", "-va0"),
+        1);
+    kvt_fault(env, "release\n");
+    kvt_wait_for(scrub(env, "clear\n", said) == 0);
+}
+
+static void c24_an_interrupted_verify_ends_though_its_read_hangs(void **state)
+{
+    struct kvt_env *env = *state;
+    store_blocks(env);
+    assert_int_equal(interrupt_hung(env, "read 1 hang-always\n", SIGINT, "verify", "-v"),
+                     128 + SIGINT);
+    kvt_fault(env, "clear\nrelease\n");
+    assert_int_equal(interrupt_hung(env, "read 1 hang-always\n", SIGTERM, "verify", "-v"),
+                     128 + SIGTERM);
+    kvt_fault(env, "clear\nrelease\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +304,9 @@ int main(void)
         kvt_test(c13_two_wrong_readings_that_agree_are_corruption),
         kvt_test(c15_the_tool_looks_first_at_what_had_no_verdict),
         kvt_test(c14_the_tool_goes_on_behind_an_error),
+        kvt_test(c24_an_interrupted_scrub_ends_though_its_read_hangs),
+        kvt_test(c24_an_interrupted_scrub_tells_what_it_found),
+        kvt_test(c24_an_interrupted_verify_ends_though_its_read_hangs),
     };
     return kvt_main("scrubber_faults", tests, COUNT_OF(tests), KVT_FAULTFS);
 }
