@@ -17,8 +17,9 @@
 #include "core/state_dir.h"
 #include "core/util.h"
 
-#define CAUSE_SUFFIX ".cause"
-#define CAUSE_SIZE   (4 * PATH_MAX + 256) /* more than corrupt.c ever writes */
+#define CAUSE_SUFFIX    ".cause"
+#define CAUSE_NAME_SIZE (NAME_MAX + sizeof(CAUSE_SUFFIX))
+#define CAUSE_SIZE      (4 * PATH_MAX + 256) /* more than corrupt.c ever writes */
 
 void kvs_quarantined_destroy(struct kvs_quarantined *block)
 {
@@ -38,15 +39,24 @@ int kvs_quarantine_open_existing(int source_fd)
 
 /* ---- reading a cause ---- */
 
-static void make_cause_name(char made[NAME_MAX + 1], const char *name)
+static bool is_cause(const char *name)
 {
-    snprintf(made, NAME_MAX + 1, "%s" CAUSE_SUFFIX, name);
+    size_t len = strlen(name);
+    size_t suffix = sizeof(CAUSE_SUFFIX) - 1;
+
+    return len > suffix && strcmp(name + len - suffix, CAUSE_SUFFIX) == 0;
+}
+
+/* Of a block; a cause is its own. */
+static void make_cause_name(char made[CAUSE_NAME_SIZE], const char *name)
+{
+    snprintf(made, CAUSE_NAME_SIZE, "%s%s", name, is_cause(name) ? "" : CAUSE_SUFFIX);
 }
 
 /* The text of NAME.cause; false: there is none. */
 static bool read_cause(int quarantine_fd, const char *name, char text[CAUSE_SIZE])
 {
-    char file[NAME_MAX + 1];
+    char file[CAUSE_NAME_SIZE];
     kvs_cleanup_fd int fd = -1;
     ssize_t len = 0;
 
@@ -141,15 +151,20 @@ static void parse_cause(const char *text, struct kvs_quarantined *block)
 
 /* ---- the list ---- */
 
-static bool is_cause(const char *name)
+/* A cause whose block is gone. */
+static bool is_orphan(int quarantine_fd, const char *name)
 {
-    size_t len = strlen(name);
-    size_t suffix = sizeof(CAUSE_SUFFIX) - 1;
+    char block_name[NAME_MAX + 1];
+    struct stat st;
 
-    return len > suffix && strcmp(name + len - suffix, CAUSE_SUFFIX) == 0;
+    if (!is_cause(name))
+        return false;
+    snprintf(block_name, sizeof(block_name), "%.*s",
+             (int)(strlen(name) - (sizeof(CAUSE_SUFFIX) - 1)), name);
+    return fstatat(quarantine_fd, block_name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
-/* 0; -ENOENT: no block has this name (any more); -ENOMEM. */
+/* 0; -ENOENT: no file has this name (any more); -ENOMEM. */
 static int look_at(int quarantine_fd, const char *name, struct kvs_quarantined *block_ret)
 {
     kvs_cleanup_free char *text = NULL;
@@ -181,7 +196,7 @@ static int compare_blocks(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-static int read_blocks(DIR *dir, struct kvs_quarantined **blocks, size_t *count)
+static int read_files(DIR *dir, bool are_orphans, struct kvs_quarantined **blocks, size_t *count)
 {
     struct dirent *entry = NULL;
 
@@ -189,7 +204,7 @@ static int read_blocks(DIR *dir, struct kvs_quarantined **blocks, size_t *count)
         struct kvs_quarantined *more = NULL;
         int r = 0;
 
-        if (is_cause(entry->d_name))
+        if (are_orphans ? !is_orphan(dirfd(dir), entry->d_name) : is_cause(entry->d_name))
             continue;
         more = reallocarray(*blocks, *count + 1, sizeof(**blocks));
         if (more == NULL)
@@ -204,7 +219,8 @@ static int read_blocks(DIR *dir, struct kvs_quarantined **blocks, size_t *count)
     return -errno;
 }
 
-int kvs_quarantine_list(int quarantine_fd, struct kvs_quarantined **blocks_ret, size_t *count_ret)
+static int list_files(int quarantine_fd, bool are_orphans, struct kvs_quarantined **blocks_ret,
+                      size_t *count_ret)
 {
     int fd = openat(quarantine_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -217,7 +233,7 @@ int kvs_quarantine_list(int quarantine_fd, struct kvs_quarantined **blocks_ret, 
         kvs_close_fd(&fd);
         return r;
     }
-    r = read_blocks(dir, blocks_ret, count_ret);
+    r = read_files(dir, are_orphans, blocks_ret, count_ret);
     closedir(dir);
     if (r < 0) {
         kvs_quarantine_free(*blocks_ret, *count_ret);
@@ -226,6 +242,17 @@ int kvs_quarantine_list(int quarantine_fd, struct kvs_quarantined **blocks_ret, 
     if (*count_ret > 0)
         qsort(*blocks_ret, *count_ret, sizeof(**blocks_ret), compare_blocks);
     return 0;
+}
+
+int kvs_quarantine_list(int quarantine_fd, struct kvs_quarantined **blocks_ret, size_t *count_ret)
+{
+    return list_files(quarantine_fd, false, blocks_ret, count_ret);
+}
+
+int kvs_quarantine_list_orphans(int quarantine_fd, struct kvs_quarantined **causes_ret,
+                                size_t *count_ret)
+{
+    return list_files(quarantine_fd, true, causes_ret, count_ret);
 }
 
 void kvs_quarantine_free(struct kvs_quarantined *blocks, size_t count)
@@ -252,7 +279,7 @@ static int move_to(int from_fd, const char *from, int to_fd, const char *to)
 
 static void remove_cause(int quarantine_fd, const char *name)
 {
-    char file[NAME_MAX + 1];
+    char file[CAUSE_NAME_SIZE];
 
     make_cause_name(file, name);
     unlinkat(quarantine_fd, file, 0);

@@ -29,6 +29,10 @@ int kvs_quarantine_open_existing(int source_fd);
 
 /* Reads them all, sorted by time, then name. 0, or -errno. */
 int kvs_quarantine_list(int quarantine_fd, struct kvs_quarantined **blocks_ret, size_t *count_ret);
+/* The same of causes whose block is gone: somebody removed it, or was killed in between. `name` and
+ * `size` are of the cause's own file, the rest is what it says. */
+int kvs_quarantine_list_orphans(int quarantine_fd, struct kvs_quarantined **causes_ret,
+                                size_t *count_ret);
 void kvs_quarantine_free(struct kvs_quarantined *blocks, size_t count);
 
 /* Moves the block back to its path, if there is no other file by now, and removes its cause. Makes

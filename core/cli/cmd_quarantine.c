@@ -228,19 +228,37 @@ static bool is_old_enough(const struct run *run, const struct kvs_quarantined *b
     return !run->has_age || (age > 0 && (uint64_t)age >= run->older_than);
 }
 
-static enum kvs_cli_status purge(const struct run *run)
+static enum kvs_cli_status purge_files(const struct run *run, const struct kvs_quarantined *files,
+                                       size_t count)
 {
     enum kvs_cli_status status = KVS_CLI_OK;
 
-    for (size_t i = 0; i < run->count; i++) {
-        const struct kvs_quarantined *block = &run->blocks[i];
-        int r = is_old_enough(run, block) ? kvs_quarantine_remove(run->quarantine_fd, block) : 1;
+    for (size_t i = 0; i < count; i++) {
+        const struct kvs_quarantined *file = &files[i];
+        int r = is_old_enough(run, file) ? kvs_quarantine_remove(run->quarantine_fd, file) : 1;
 
         if (r == 0)
-            say(run, block, "purged", NULL);
+            say(run, file, "purged", NULL);
         else if (r < 0 && r != -ENOENT)
-            status = kvs_cli_complain(block->name, "purged", r);
+            status = kvs_cli_complain(file->name, "purged", r);
     }
+    return status;
+}
+
+/* Blocks, and what is left of others. */
+static enum kvs_cli_status purge(const struct run *run)
+{
+    enum kvs_cli_status status = purge_files(run, run->blocks, run->count);
+    struct kvs_quarantined *causes = NULL;
+    size_t count = 0;
+    int r = 0;
+
+    if (run->quarantine_fd >= 0)
+        r = kvs_quarantine_list_orphans(run->quarantine_fd, &causes, &count);
+    if (r < 0)
+        return kvs_cli_complain(run->source, "looked through for what is left of blocks", r);
+    status = kvs_cli_graver(status, purge_files(run, causes, count));
+    kvs_quarantine_free(causes, count);
     return status;
 }
 

@@ -426,6 +426,29 @@ static void a_quarantined_block_is_restored_by_the_name_that_is_shown(void **sta
     assert_int_equal(access("c/a\n\\b", F_OK), 0);
 }
 
+static void a_purge_takes_what_is_left_of_a_block(void **state)
+{
+    char name[256], path[512];
+
+    assert_int_equal(mkdir("c", 0700), 0);
+    make_file("c/a", "123456789");
+    assert_int_equal(run("seal c"), 0);
+    make_file("c/a", "12345678");
+    assert_int_equal(run("scrub --min-age 0 --on-corrupt quarantine c"), 1);
+    assert_int_equal(run("quarantine list c"), 0);
+    assert_int_equal(sscanf(output, "%255s", name), 1);
+    snprintf(path, sizeof(path), "c/.kvseal/quarantine/%s", name);
+    assert_int_equal(unlink(path), 0);
+    strcat(path, ".cause");
+    assert_int_equal(run("quarantine list c"), 0);
+    assert_string_equal(output, "0 in quarantine, 0 B\n");
+    assert_int_equal(run("quarantine purge --older-than 1h c"), 0);
+    assert_string_equal(output, "");
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(run("quarantine purge c"), 0);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static int tear_down(void **state)
 {
     return remove_scratch();
@@ -445,6 +468,7 @@ int main(void)
         CASE(c17_no_command_moves_atime_or_mtime),
         CASE(names_are_escaped),
         CASE(a_quarantined_block_is_restored_by_the_name_that_is_shown),
+        CASE(a_purge_takes_what_is_left_of_a_block),
         CASE(json_takes_every_name),
         CASE(bad_input_gives_one_clear_line),
         CASE(help_and_version_succeed),

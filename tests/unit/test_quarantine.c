@@ -214,6 +214,36 @@ static void a_removed_one_is_gone_with_its_cause(void **state)
     assert_int_equal(count, 0);
 }
 
+static void a_cause_without_its_block_is_told_apart(void **state)
+{
+    struct kvs_quarantined *causes = NULL;
+    size_t cause_count = 0;
+    char name[300];
+    int fd = -1;
+
+    quarantine("gone", "d/gone", sum);
+    fd = list();
+    snprintf(name, sizeof(name), "%s.cause", blocks[0].name);
+    assert_int_equal(unlinkat(fd, blocks[0].name, 0), 0);
+    quarantine("a", "a", sum);
+    close(fd);
+    fd = list();
+    assert_int_equal(count, 1);
+    assert_string_equal(blocks[0].path, "a");
+    assert_int_equal(kvs_quarantine_list_orphans(fd, &causes, &cause_count), 0);
+    assert_int_equal(cause_count, 1);
+    assert_string_equal(causes[0].name, name);
+    assert_string_equal(causes[0].path, "d/gone");
+    assert_true(causes[0].has_cause);
+    assert_int_equal(kvs_quarantine_remove(fd, &causes[0]), 0);
+    assert_int_equal(faccessat(fd, name, F_OK, 0), -1);
+    kvs_quarantine_free(causes, cause_count);
+    assert_int_equal(kvs_quarantine_list_orphans(fd, &causes, &cause_count), 0);
+    assert_int_equal(cause_count, 0);
+    kvs_quarantine_free(causes, cause_count);
+    close(fd);
+}
+
 static void there_may_be_none(void **state)
 {
     assert_int_equal(kvs_quarantine_open_existing(dir_fd), -ENOENT);
@@ -247,6 +277,7 @@ int main(void)
         CASE(it_never_takes_the_place_of_another),
         CASE(c22_it_goes_nowhere_else),
         CASE(a_removed_one_is_gone_with_its_cause),
+        CASE(a_cause_without_its_block_is_told_apart),
         CASE(there_may_be_none),
     };
 #undef CASE
