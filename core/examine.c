@@ -211,15 +211,22 @@ static int sum_quickly(struct kvs_examiner *examiner, int fd, uint64_t size, uin
     return sum_read(examiner, direct_fd >= 0 ? direct_fd : fd, size, crc_ret);
 }
 
-/* Finds most blocks intact. False: the careful look decides. */
-static bool look_quickly(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination)
+enum quick_look {
+    SETTLED,
+    NOT_SETTLED, /* the careful look decides, */
+    MISMATCH,    /* also of a block that held still and has another sum */
+};
+
+/* Finds most blocks intact. */
+static enum quick_look look_quickly(struct kvs_examiner *examiner, int fd,
+                                    struct kvs_examination *examination)
 {
     struct kvs_verification *verification = &examination->verification;
     struct kvs_snapshot before, after;
     int r = kvs_snapshot_take(fd, &before);
 
     if (r < 0)
-        return false;
+        return NOT_SETTLED;
     *verification = (struct kvs_verification){
         .verdict = before.record.kind == KVS_RECORD_NONE ? KVS_UNSEALED : KVS_INTACT,
         .size = (uint64_t)before.stat.st_size,
@@ -227,15 +234,16 @@ static bool look_quickly(struct kvs_examiner *examiner, int fd, struct kvs_exami
         .stat = before.stat,
     };
     if (before.stat.st_nlink == 0 || before.record.kind == KVS_RECORD_MALFORMED)
-        return false;
+        return NOT_SETTLED;
     if (before.record.kind == KVS_RECORD_NONE) {
         examination->finding = KVS_FOUND_UNSEALED;
-        return true;
+        return SETTLED;
     }
     r = sum_quickly(examiner, fd, verification->size, &verification->computed);
     examination->finding = KVS_FOUND_INTACT;
-    return r == 0 && verification->computed == before.record.crc &&
-           kvs_snapshot_take(fd, &after) == 0 && kvs_snapshot_equal(&before, &after);
+    if (r < 0 || kvs_snapshot_take(fd, &after) < 0 || !kvs_snapshot_equal(&before, &after))
+        return NOT_SETTLED;
+    return verification->computed == before.record.crc ? SETTLED : MISMATCH;
 }
 
 /* ---- the careful look ---- */
@@ -319,24 +327,49 @@ static int look_carefully(const struct kvs_examiner *examiner, int fd,
     return judge(examiner, fd, &before, examination);
 }
 
+/* Whether both are of the same state of the block. */
+static bool is_same_state(const struct kvs_verification *a, const struct kvs_verification *b)
+{
+    const struct kvs_snapshot one = {.stat = a->stat, .record = a->record};
+    const struct kvs_snapshot other = {.stat = b->stat, .record = b->record};
+
+    return kvs_snapshot_equal(&one, &other);
+}
+
+/* What the quick look did not settle. A mismatch that it saw was a bad reading, if the same state
+ * of the block is found intact now. */
+static void settle(struct kvs_examiner *examiner, int fd, bool was_mismatch,
+                   struct kvs_examination *examination)
+{
+    const struct kvs_verification first = examination->verification;
+    int r = 0;
+
+    empty_window(examiner); /* or the second reading could not drop the pages of the first */
+    r = look_carefully(examiner, fd, examination);
+    if (r == -ESTALE) {
+        examination->finding = KVS_FOUND_GONE;
+    } else if (r < 0) {
+        examination->finding = KVS_FOUND_ERROR;
+        examination->error = r;
+    } else if (was_mismatch && examination->finding == KVS_FOUND_INTACT &&
+               is_same_state(&first, &examination->verification)) {
+        examination->finding = KVS_FOUND_TRANSIENT;
+        examination->verification.is_transient = true;
+    }
+}
+
 void kvs_examine(struct kvs_examiner *examiner, int fd, struct kvs_examination *examination_ret)
 {
     struct kvs_page_cache_view *view = NULL;
+    enum quick_look quick = SETTLED;
     struct stat st;
 
     *examination_ret = (struct kvs_examination){0};
     if (fstat(fd, &st) == 0 && st.st_size > 0 &&
         kvs_page_cache_look(fd, 0, (uint64_t)st.st_size) != KVS_CACHED_ALL)
         view = kvs_page_cache_view(fd, (uint64_t)st.st_size);
-    if (!look_quickly(examiner, fd, examination_ret)) {
-        empty_window(examiner); /* or the second reading could not drop the pages of the first */
-        int r = look_carefully(examiner, fd, examination_ret);
-        if (r == -ESTALE) {
-            examination_ret->finding = KVS_FOUND_GONE;
-        } else if (r < 0) {
-            examination_ret->finding = KVS_FOUND_ERROR;
-            examination_ret->error = r;
-        }
-    }
+    quick = look_quickly(examiner, fd, examination_ret);
+    if (quick != SETTLED)
+        settle(examiner, fd, quick == MISMATCH, examination_ret);
     kvs_page_cache_restore(fd, view);
 }

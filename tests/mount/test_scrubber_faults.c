@@ -173,6 +173,22 @@ static int scrub(struct kvt_env *env, const char *faults, char said[8192])
     return status;
 }
 
+static void c15_verify_tells_of_a_wrong_reading(void **state)
+{
+    struct kvt_env *env = *state;
+    const char *said = kvt_work_path(env, "said");
+    store_blocks(env);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        kvt_drop_cache(kvt_src(env, name_of(i)));
+    unlink(said);
+    kvt_fault(env, "clear\nread 1 flip 100\n");
+    assert_int_equal(kvt_run(said, kvt_program("../../core/cli/kvseal"), "verify", "--json",
+                             kvt_src(env, "."), NULL),
+                     0);
+    assert_true(kvt_file_has(said, "\"verdict\":\"transient\""));
+    assert_true(kvt_file_has(said, "\"intact\":2,\"transient\":1"));
+}
+
 /* What an earlier test left in the cursor would be looked at, too. */
 static void forget_rounds(struct kvt_env *env)
 {
@@ -304,6 +320,7 @@ int main(void)
         kvt_test(c13_two_wrong_readings_that_agree_are_corruption),
         kvt_test(c15_the_tool_looks_first_at_what_had_no_verdict),
         kvt_test(c14_the_tool_goes_on_behind_an_error),
+        kvt_test(c15_verify_tells_of_a_wrong_reading),
         kvt_test(c24_an_interrupted_scrub_ends_though_its_read_hangs),
         kvt_test(c24_an_interrupted_scrub_tells_what_it_found),
         kvt_test(c24_an_interrupted_verify_ends_though_its_read_hangs),

@@ -53,6 +53,25 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left_ret)
     return __real_nanosleep(time, left_ret);
 }
 
+/* The first byte of the next reading that does not map is wrong. */
+static bool misreads;
+static void (*before_misread)(void);
+
+ssize_t __real_pread64(int fd, void *buffer, size_t len, off_t offset);
+ssize_t __wrap_pread64(int fd, void *buffer, size_t len, off_t offset);
+ssize_t __wrap_pread64(int fd, void *buffer, size_t len, off_t offset)
+{
+    ssize_t got = __real_pread64(fd, buffer, len, offset);
+
+    if (misreads) {
+        misreads = false;
+        *(unsigned char *)buffer ^= 1;
+        if (before_misread != NULL)
+            before_misread();
+    }
+    return got;
+}
+
 static int open_own(int flags)
 {
     int fd = open(path, flags | O_CLOEXEC, 0600);
@@ -215,6 +234,35 @@ static void c15_what_is_sealed_while_it_is_waited_for_is_intact(void **state)
     assert_int_equal(examine(fd), KVS_FOUND_INTACT);
 }
 
+static void c15_a_wrong_reading_and_a_right_one_are_a_transient(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+    struct kvs_examination examination;
+
+    drop(fd);
+    misreads = true;
+    kvs_examine(&examiner, fd, &examination);
+    assert_int_equal(examination.finding, KVS_FOUND_TRANSIENT);
+    assert_true(examination.verification.is_transient);
+    assert_int_equal(examination.verification.computed, kvs_crc32c(0, content, SIZE));
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+}
+
+static void touch_it(void)
+{
+    assert_int_equal(chmod(path, 0640), 0);
+}
+
+static void c15_another_reading_of_what_changed_is_no_transient(void **state)
+{
+    kvs_cleanup_fd int fd = make_block();
+
+    drop(fd);
+    misreads = true;
+    before_misread = touch_it;
+    assert_int_equal(examine(fd), KVS_FOUND_INTACT);
+}
+
 static void change_it(void)
 {
     damage(100);
@@ -297,7 +345,8 @@ static void sealing_adds_a_record_and_never_changes_one(void **state)
 static int set_up(void **state)
 {
     mapped = waits = 0;
-    before_mapped = before_wait = NULL;
+    before_mapped = before_wait = before_misread = NULL;
+    misreads = false;
     return 0;
 }
 
@@ -345,6 +394,8 @@ int main(void)
         CASE(larger_than_the_window),
         CASE(c15_a_fresh_mismatch_is_waited_for),
         CASE(c15_what_is_sealed_while_it_is_waited_for_is_intact),
+        CASE(c15_a_wrong_reading_and_a_right_one_are_a_transient),
+        CASE(c15_another_reading_of_what_changed_is_no_transient),
         CASE(c15_what_changes_while_it_is_waited_for_is_busy),
         CASE(c15_what_is_open_for_writing_is_busy),
         CASE(what_has_no_name_is_gone),
