@@ -73,7 +73,7 @@ int kvs_examine_open(int dir_fd, const char *name);
 /* The same of a file that is open with O_PATH, which stays the caller's. */
 int kvs_examine_open_again(int path_fd);
 
-/* The scratch memory of an examiner, for kvs_seal_whole() and the like. */
+/* The scratch memory of an examiner, for kvs_seal_beside() and the like. */
 #define KVS_EXAMINER_MEMORY ((size_t)4 << 20)
 
 #endif

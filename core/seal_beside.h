@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives a record to a block that has none, beside whoever uses it, on a live cache.
+// Gives a record to a block that has none, beside whoever uses it, on a live cache: for the tool,
+// and for a daemon (`unsealed=seal`), which knows of its own clients alone.
 #ifndef KVSEAL_CORE_SEAL_BESIDE_H
 #define KVSEAL_CORE_SEAL_BESIDE_H
 
@@ -15,10 +16,10 @@
 int kvs_seal_beside_check(int fd);
 
 /* Seals it: two agreeing readings, and then the record, while a lease keeps writers out. Waits for
- * the end of the clock's tick that the last change was in: 40 ms, or 2 s where ctimes are whole
- * seconds. As
- * kvs_seal_beside_check(), and -EBUSY when it changed meanwhile, -EIO when no readings agree. An
- * existing record is never touched. `scratch`: as for kvs_sum_agreed(). */
+ * the end of the clock's tick that the last change was in: until that is 40 ms ago, or 2 s where
+ * ctimes are whole seconds. As kvs_seal_beside_check(), and -EBUSY when it changed meanwhile, -EIO
+ * when no readings agree. An existing record is never touched. `scratch`: as for kvs_sum_agreed().
+ */
 int kvs_seal_beside(int fd, void *scratch, size_t scratch_len, uint32_t *crc_ret);
 
 #endif

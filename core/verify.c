@@ -335,49 +335,17 @@ int kvs_sum_agreed(int fd, uint64_t offset, uint64_t len, void *scratch, size_t 
     return -EIO;
 }
 
-/* Size and mtime: setting a record moves ctime alone. */
-static bool has_same_content(const struct stat *a, const struct stat *b)
-{
-    return a->st_size == b->st_size && is_same_time(&a->st_mtim, &b->st_mtim);
-}
-
-static int check_unmoved(int fd, const struct stat *before)
-{
-    struct stat now;
-
-    if (fstat(fd, &now) < 0)
-        return -errno;
-    return has_same_content(before, &now) ? 0 : -EBUSY;
-}
-
-static int sum_unmoved(int fd, void *scratch, size_t scratch_len, struct stat *before_ret,
-                       uint32_t *crc_ret)
-{
-    if (fstat(fd, before_ret) < 0)
-        return -errno;
-    int r = kvs_sum_agreed(fd, 0, (uint64_t)before_ret->st_size, scratch, scratch_len, crc_ret);
-    int moved = check_unmoved(fd, before_ret);
-    return moved < 0 ? moved : r;
-}
-
 int kvs_sum_whole(int fd, void *scratch, size_t scratch_len, uint32_t *crc_ret)
 {
-    struct stat before;
+    struct stat before, after;
+    int r = 0;
 
-    return sum_unmoved(fd, scratch, scratch_len, &before, crc_ret);
-}
-
-int kvs_seal_whole(int fd, void *scratch, size_t scratch_len, uint32_t *crc_ret)
-{
-    struct stat before;
-    int r = sum_unmoved(fd, scratch, scratch_len, &before, crc_ret);
-
-    if (r == 0)
-        r = kvs_record_write(fd, *crc_ret);
-    if (r < 0)
-        return r;
-    r = check_unmoved(fd, &before);
-    if (r < 0)
-        kvs_record_remove(fd);
-    return r;
+    if (fstat(fd, &before) < 0)
+        return -errno;
+    r = kvs_sum_agreed(fd, 0, (uint64_t)before.st_size, scratch, scratch_len, crc_ret);
+    if (fstat(fd, &after) < 0)
+        return -errno;
+    return before.st_size == after.st_size && is_same_time(&before.st_mtim, &after.st_mtim)
+               ? r
+               : -EBUSY;
 }

@@ -96,10 +96,6 @@ int kvs_sum_agreed(int fd, uint64_t offset, uint64_t len, void *scratch, size_t 
 /* The same of the whole file; -EBUSY when its size or mtime moved while it was read. */
 int kvs_sum_whole(int fd, void *scratch, size_t scratch_len, uint32_t *crc_ret);
 
-/* Gives a file that nobody writes a record: kvs_sum_whole(), kvs_record_write(), and a last look:
- * when the content moved meanwhile the record is removed again (-EBUSY). 0 or -errno of either. */
-int kvs_seal_whole(int fd, void *scratch, size_t scratch_len, uint32_t *crc_ret);
-
 /* A second descriptor on the same file whose reads come from the device: dirty pages are written,
  * then the file is opened with O_DIRECT|O_NOATIME, or where that is refused, its page cache is
  * dropped and it is opened buffered. On tmpfs simply again. >= 0 the descriptor (the caller closes

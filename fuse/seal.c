@@ -15,6 +15,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/seal_beside.h"
 #include "core/stats.h"
 #include "core/util.h"
 #include "fuse/caller.h"
@@ -314,23 +315,19 @@ void kvs_seal_all(struct kvs_fs *fs)
 
 int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd)
 {
-    struct kvs_record record;
     uint32_t crc = 0;
-    int error = 0;
+    int error = -EEXIST;
 
     pthread_rwlock_wrlock(&file->content);
     if (file->block.state == KVS_BLOCK_CLEAN && atomic_load(&file->writers) == 0) {
-        error = kvs_record_read(fd, &record);
-        if (error == 0 && record.kind == KVS_RECORD_NONE) {
-            error = kvs_seal_whole(fd, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
-            if (error == 0)
-                kvs_stats_add(KVS_STAT_sealed_on_load, 1);
-            else if (error != -EBUSY) /* it moved meanwhile */
-                kvs_stats_backing_error(KVS_BACKING_SEAL, error);
-        }
+        error = kvs_seal_beside(fd, kvs_worker_scratch(), KVS_SCRATCH_SIZE, &crc);
+        if (error == 0)
+            kvs_stats_add(KVS_STAT_sealed_on_load, 1);
+        else if (error != -EBUSY && error != -EEXIST)
+            kvs_stats_backing_error(KVS_BACKING_SEAL, error);
     }
     pthread_rwlock_unlock(&file->content);
-    return error;
+    return error == -EEXIST ? 0 : error;
 }
 
 /* The client's own record for a block that is not owed a seal: only what is true may be set (C8).

@@ -29,8 +29,9 @@ void kvs_seal_unseen(struct kvs_fs *fs, struct kvs_file *file, bool be_patient);
 /* Shut-down (C23): seals every block that is owed one and has no writer. */
 void kvs_seal_all(struct kvs_fs *fs);
 
-/* Seals a block that has no record and that nobody writes (`unsealed=seal`); `fd` readable. 0 or
- * -errno. */
+/* Seals a block that has no record and that nobody writes, through the mount or beside it, as
+ * kvs_seal_beside() knows (`unsealed=seal`); `fd` readable. 0, also of a block that has one or is
+ * written through the mount; -EBUSY: it is written beside it, or -errno. */
 int kvs_seal_unsealed(struct kvs_fs *fs, struct kvs_file *file, int fd);
 
 /* setxattr / removexattr of the record by the client (C8). 0 or -errno (-EBADMSG: not the content's

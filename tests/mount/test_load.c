@@ -309,6 +309,21 @@ static void c12_seal_waits_until_the_writer_is_gone(void **state)
     kvt_assert_sealed_block(env, "a", 70000, 2);
 }
 
+/* A record between two writes would be wrong from the second one on. */
+static void c15_seal_leaves_out_what_is_written_beside_the_mount(void **state)
+{
+    struct kvt_env *env = *state;
+    kvt_start(env, "unsealed=seal");
+    int fd = kvt_open(kvt_src(env, "a"), O_WRONLY | O_CREAT);
+    kvt_put(fd, 70000, 1, 0);
+    assert_int_equal(kvt_load(env, "a", 70000, 1, 0), 0);
+    kvt_assert_unsealed(kvt_src(env, "a"));
+    kvt_put(fd, 70000, 2, 0);
+    assert_int_equal(kvt_close(fd), 0);
+    assert_int_equal(kvt_load(env, "a", 70000, 2, 0), 0);
+    kvt_assert_sealed_block(env, "a", 70000, 2);
+}
+
 /* ---- C16 ---- */
 
 struct reader {
@@ -425,6 +440,7 @@ int main(void)
         kvt_test(c12_deny_does_not_hinder_who_reads_what_is_being_written),
         kvt_test(c12_seal_seals_it_with_its_first_load),
         kvt_test(c12_seal_waits_until_the_writer_is_gone),
+        kvt_test(c15_seal_leaves_out_what_is_written_beside_the_mount),
         kvt_test(c16_one_read_gives_the_whole_block),
         kvt_test(c16_one_read_gives_the_whole_block_by_pieces),
         kvt_test(c18_cut_and_grown_blocks_are_corrupt),
