@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/crc32c.h"
+#include "core/piece_reads.h"
 #include "core/stats.h"
 #include "core/util.h"
 
@@ -116,15 +117,60 @@ struct finding {
     bool ended_early;
 };
 
-/* How much is read at a time. Direct reads take all of a block that has room: the device then has
- * all of its requests at once, and does not wait while a piece is summed. Buffered ones go piece by
- * piece, which the CPU's caches still hold when they are summed. */
-static uint64_t read_unit(int fd, const struct kvs_reading *reading, uint64_t size)
+/* Whether direct reads can take all of a block at once: its device then has all requests together,
+ * and does not wait while a piece is summed. Buffered ones go piece by piece, which the CPU's
+ * caches still hold when they are summed. */
+static bool can_read_at_once(int fd, const struct kvs_reading *reading)
 {
     int flags = fcntl(fd, F_GETFL);
-    bool is_direct = flags >= 0 && (flags & O_DIRECT) != 0;
 
-    return is_direct && reading->whole_ret && reading->before_piece == NULL ? size : KVS_PIECE_SIZE;
+    return flags >= 0 && (flags & O_DIRECT) != 0 && reading->whole_ret &&
+           reading->before_piece == NULL;
+}
+
+/* What was asked for, where the block lies whole in memory, and the sum of each request. */
+struct request_sums {
+    const char *data;
+    uint32_t *sums;
+};
+
+static void sum_request(void *context, size_t offset, size_t len)
+{
+    const struct request_sums *requests = context;
+
+    requests->sums[offset / KVS_READ_SIZE] = kvs_crc32c(0, requests->data + offset, len);
+}
+
+/* The sum of all, and of the pieces in `sums`. */
+static uint32_t join_sums(const uint32_t *request_sums, uint64_t size, uint32_t *sums)
+{
+    uint32_t crc = 0;
+
+    for (uint64_t offset = 0; offset < size; offset += KVS_READ_SIZE) {
+        uint64_t len = KVS_MIN(size - offset, KVS_READ_SIZE);
+        uint32_t sum = request_sums[offset / KVS_READ_SIZE];
+        uint32_t *piece = &sums[offset / KVS_PIECE_SIZE];
+
+        *piece = offset % KVS_PIECE_SIZE == 0 ? sum : kvs_crc32c_combine(*piece, sum, len);
+        crc = kvs_crc32c_combine(crc, sum, len);
+    }
+    return crc;
+}
+
+/* Sums what has arrived while the rest does. -ENOTSUP: not here. */
+static int read_overlapped(int fd, const struct kvs_reading *reading, uint64_t size, uint32_t *sums,
+                           struct finding *found_ret)
+{
+    kvs_cleanup_free uint32_t *request_sums = calloc(size / KVS_READ_SIZE + 1, sizeof(*sums));
+    struct request_sums requests = {.data = reading->memory, .sums = request_sums};
+
+    if (request_sums == NULL)
+        return -ENOMEM;
+    int r = kvs_read_pieces(fd, reading->memory, (size_t)size, sum_request, &requests,
+                            &found_ret->ended_early);
+    if (r == 0 && !found_ret->ended_early)
+        found_ret->crc = join_sums(request_sums, size, sums);
+    return r;
 }
 
 /* Adds the sums of what was read at `offset` to *crc_inout, and by piece to `sums` unless it is
@@ -142,13 +188,10 @@ static void sum_pieces(const char *data, uint64_t offset, size_t len, uint32_t *
     }
 }
 
-/* Reads the `size` bytes of a block and sums them. */
-static int read_block(int fd, struct kvs_reading *reading, uint64_t size, uint32_t *sums,
-                      struct finding *found_ret)
+/* Reads `unit` bytes at a time, and sums them. */
+static int read_in_turn(int fd, struct kvs_reading *reading, uint64_t size, uint64_t unit,
+                        uint32_t *sums, struct finding *found_ret)
 {
-    uint64_t unit = read_unit(fd, reading, size);
-
-    *found_ret = (struct finding){0};
     for (uint64_t offset = 0; offset < size; offset += unit) {
         char *buffer = (char *)reading->memory + (reading->whole_ret ? offset : 0);
         size_t len = KVS_MIN(size - offset, unit);
@@ -165,6 +208,21 @@ static int read_block(int fd, struct kvs_reading *reading, uint64_t size, uint32
         sum_pieces(buffer, offset, len, sums, &found_ret->crc);
     }
     return 0;
+}
+
+/* Reads the `size` bytes of a block and sums them, by piece into `sums` unless it is NULL. */
+static int read_block(int fd, struct kvs_reading *reading, uint64_t size, uint32_t *sums,
+                      struct finding *found_ret)
+{
+    bool is_at_once = can_read_at_once(fd, reading);
+    int r = -ENOTSUP;
+
+    *found_ret = (struct finding){0};
+    if (is_at_once && size > KVS_PIECE_SIZE && sums != NULL)
+        r = read_overlapped(fd, reading, size, sums, found_ret);
+    if (r == -ENOTSUP)
+        r = read_in_turn(fd, reading, size, is_at_once ? size : KVS_PIECE_SIZE, sums, found_ret);
+    return r;
 }
 
 /* One reading, and whether the block was the same before and after it. */

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/crc32c.h"
+#include "core/piece_reads.h"
 #include "core/verify.h"
 #include "tests/unit/block_files.h"
 
@@ -56,6 +57,15 @@ ssize_t __wrap_fgetxattr(int fd, const char *name, void *value, size_t size)
         return __real_fgetxattr(fd, name, value, size);
     errno = record_error;
     return -1;
+}
+
+/* What these tests do, they do to pread; test_piece_reads has the other way to read. */
+int __wrap_kvs_read_pieces(int fd, void *buffer, size_t len, kvs_piece_arrived *arrived,
+                           void *context, bool *ended_early_ret);
+int __wrap_kvs_read_pieces(int fd, void *buffer, size_t len, kvs_piece_arrived *arrived,
+                           void *context, bool *ended_early_ret)
+{
+    return -ENOTSUP;
 }
 
 static void set_on_read(ssize_t (*hook)(const struct read_call *call))
