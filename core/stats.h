@@ -40,7 +40,7 @@
 
 /* X(counter, family, value of the first label, value of the second) */
 #define KVS_COUNTERS(X)                                                                            \
-    X(loads_passthrough, loads, "passthrough", "verified") /* the kernel, from locked pages */     \
+    X(loads_passthrough, loads, "passthrough", "verified") /* the kernel */                        \
     X(loads_pinned, loads, "pinned", "verified")           /* the daemon, from locked pages */     \
     X(loads_buffer, loads, "buffer", "verified")                                                   \
     X(loads_pieces, loads, "pieces", "verified")                                                   \

@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/stats.h"
 #include "core/util.h"
 #include "core/verify.h"
+#include "fuse/memfd.h"
 
+#define MOST_FILES    1024 /* buffers with a descriptor of their own */
 #define SMALL_PAGE    ((size_t)4096)
 #define CACHE_TIME_MS 2000 /* unused for so long: back to the system */
 
@@ -35,6 +38,9 @@ struct kvs_buffers {
     uint64_t budget;
     uint64_t block_bytes;
     uint64_t reserved_bytes;
+    uint64_t lent_bytes;
+    bool is_lendable; /* new buffers are files too */
+    unsigned files;   /* that are */
     struct list kept;
     struct list cached;
 };
@@ -88,7 +94,7 @@ void *kvs_buffers_map(size_t size)
     return memory;
 }
 
-static struct kvs_buffer *map_buffer(size_t capacity)
+static struct kvs_buffer *map_buffer(size_t capacity, bool is_file)
 {
     struct kvs_buffer *buffer = calloc(1, sizeof(*buffer));
     if (!buffer)
@@ -98,9 +104,19 @@ static struct kvs_buffer *map_buffer(size_t capacity)
         free(buffer);
         return NULL;
     }
+    buffer->fd = is_file ? kvs_memfd_create(buffer->memory, capacity) : -1;
     buffer->capacity = capacity;
     buffer->pins = 1;
     return buffer;
+}
+
+/* Also while the kernel, or a client's mapping, has the file: then it lives on with them. */
+static void unmap(struct kvs_buffer *buffer)
+{
+    munmap(buffer->memory, buffer->capacity);
+    if (buffer->fd >= 0)
+        close(buffer->fd);
+    free(buffer);
 }
 
 static void unmap_all(struct list *victims)
@@ -108,9 +124,27 @@ static void unmap_all(struct list *victims)
     while (victims->first) {
         struct kvs_buffer *buffer = victims->first;
         list_remove(victims, buffer);
-        munmap(buffer->memory, buffer->capacity);
-        free(buffer);
+        unmap(buffer);
     }
+}
+
+/* It goes out of the budget, to be unmapped. */
+static void count_out(struct kvs_buffers *buffers, const struct kvs_buffer *buffer)
+{
+    buffers->block_bytes -= buffer->capacity;
+    buffers->files -= buffer->fd >= 0;
+}
+
+/* Whether a buffer that is free can hold another block: what was lent is, once nobody else has it
+ * open or mapped. The kernel closes a little later than it says. */
+static bool reclaim(struct kvs_buffer *buffer)
+{
+    if (!buffer->was_lent)
+        return true;
+    if (!kvs_memfd_is_unshared(buffer->fd) || ftruncate(buffer->fd, (off_t)buffer->capacity) < 0)
+        return false;
+    buffer->was_lent = false;
+    return true;
 }
 
 static void cache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
@@ -142,7 +176,7 @@ static void *run_helper(void *argument)
         struct list victims = {0};
         list_remove(&buffers->cached, oldest);
         list_append(&victims, oldest);
-        buffers->block_bytes -= oldest->capacity;
+        count_out(buffers, oldest);
         pthread_mutex_unlock(&buffers->lock);
         unmap_all(&victims);
         pthread_mutex_lock(&buffers->lock);
@@ -214,7 +248,7 @@ static struct kvs_buffer *find_cached(struct kvs_buffers *buffers, size_t capaci
     struct kvs_buffer *best = NULL;
     for (struct kvs_buffer *b = buffers->cached.last; b; b = b->previous)
         if (b->capacity >= capacity && b->capacity <= 2 * capacity &&
-            (!best || b->capacity < best->capacity)) {
+            (!best || b->capacity < best->capacity) && reclaim(b)) {
             best = b;
             if (b->capacity == capacity)
                 break;
@@ -255,9 +289,10 @@ static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, ui
         struct kvs_buffer *victim = pop_victim(buffers);
         if (!victim)
             break;
-        if (may_reuse && victim->capacity >= size && victim->capacity <= 2 * size)
+        if (may_reuse && victim->capacity >= size && victim->capacity <= 2 * size &&
+            reclaim(victim))
             return victim;
-        buffers->block_bytes -= victim->capacity;
+        count_out(buffers, victim);
         list_append(victims, victim);
     }
     return NULL;
@@ -280,8 +315,11 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
     else
         buffer = make_room(buffers, capacity, limit, true, &victims);
     bool is_counted = !buffer && has_room(buffers, capacity, limit);
+    bool is_file = is_counted && buffers->is_lendable && buffers->files < MOST_FILES;
     if (is_counted)
         buffers->block_bytes += capacity;
+    if (is_file)
+        buffers->files++;
     if (buffer)
         buffer->pins = 1;
     pthread_mutex_unlock(&buffers->lock);
@@ -289,12 +327,13 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
     unmap_all(&victims);
     if (!is_counted)
         return buffer;
-    buffer = map_buffer(capacity);
-    if (!buffer) {
-        pthread_mutex_lock(&buffers->lock);
+    buffer = map_buffer(capacity, is_file);
+    pthread_mutex_lock(&buffers->lock);
+    if (is_file && (!buffer || buffer->fd < 0))
+        buffers->files--;
+    if (!buffer)
         buffers->block_bytes -= capacity;
-        pthread_mutex_unlock(&buffers->lock);
-    }
+    pthread_mutex_unlock(&buffers->lock);
     return buffer;
 }
 
@@ -318,6 +357,13 @@ void kvs_buffer_keep(struct kvs_buffers *buffers, struct kvs_buffer *buffer,
     pthread_mutex_unlock(&buffers->lock);
 }
 
+void kvs_buffer_share(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    pthread_mutex_lock(&buffers->lock);
+    buffer->pins++;
+    pthread_mutex_unlock(&buffers->lock);
+}
+
 struct kvs_buffer *kvs_buffer_pin(struct kvs_buffers *buffers, struct kvs_buffer **slot)
 {
     pthread_mutex_lock(&buffers->lock);
@@ -331,6 +377,45 @@ struct kvs_buffer *kvs_buffer_pin(struct kvs_buffers *buffers, struct kvs_buffer
 void kvs_buffer_unpin(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
 {
     pthread_mutex_lock(&buffers->lock);
+    drop_pin(buffers, buffer);
+    pthread_mutex_unlock(&buffers->lock);
+}
+
+void kvs_buffers_make_lendable(struct kvs_buffers *buffers)
+{
+    pthread_mutex_lock(&buffers->lock);
+    buffers->is_lendable = true;
+    pthread_mutex_unlock(&buffers->lock);
+}
+
+struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffer **slot,
+                                   size_t size)
+{
+    pthread_mutex_lock(&buffers->lock);
+    struct kvs_buffer *buffer = *slot;
+    if (buffer && (buffer->fd < 0 || buffer->was_lent ||
+                   buffers->lent_bytes + buffer->capacity > buffers->budget / 8 * 3))
+        buffer = NULL;
+    if (buffer) {
+        if (buffer->pins++ == 0)
+            list_remove(&buffers->kept, buffer);
+        buffers->lent_bytes += buffer->capacity;
+        buffer->was_lent = true;
+        buffer->lent_size = size;
+        buffer->has_ended = false;
+    }
+    pthread_mutex_unlock(&buffers->lock);
+    if (buffer && ftruncate(buffer->fd, (off_t)size) < 0) {
+        kvs_buffer_take_back(buffers, buffer);
+        return NULL;
+    }
+    return buffer;
+}
+
+void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    pthread_mutex_lock(&buffers->lock);
+    buffers->lent_bytes -= buffer->capacity;
     drop_pin(buffers, buffer);
     pthread_mutex_unlock(&buffers->lock);
 }

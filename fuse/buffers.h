@@ -9,6 +9,10 @@
 // A buffer is taken for a verification, and kept by a handle through a *slot*. A kept buffer that
 // nobody has pinned may be dropped whenever memory is wanted, least recently used first: its slot
 // becomes NULL.
+//
+// Where the kernel takes passthrough, buffers are files too (memfd.h), and a kept one can be *lent*
+// to it: the kernel then answers reads from that memory by itself. What is lent cannot be dropped,
+// so it is at most half of the memory for blocks.
 #ifndef KVSEAL_FUSE_BUFFERS_H
 #define KVSEAL_FUSE_BUFFERS_H
 
@@ -21,7 +25,12 @@ struct kvs_buffers;
 struct kvs_buffer {
     void *memory;    /* aligned to 2 MiB */
     size_t capacity; /* at least what was asked for; a multiple of 2 MiB (small ones: of 4 KiB) */
+    int fd;          /* the same memory as a file; or -1 */
+    /* While it is lent, mirror.c's: */
+    uint64_t lent_size; /* where the file ends */
+    bool has_ended;     /* it does not grow any more */
     /* The rest is used by buffers.c alone, protected by its lock. */
+    bool was_lent; /* to be reclaimed before it is used again */
     unsigned pins;
     struct kvs_buffer **slot;
     struct kvs_buffer *previous, *next;
@@ -50,6 +59,18 @@ void kvs_buffer_unpin(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
 /* Gives up what *slot keeps (if anything): *slot is NULL afterwards; readers that pinned it finish.
  */
 void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot);
+
+/* From now on new buffers can be lent. */
+void kvs_buffers_make_lendable(struct kvs_buffers *buffers);
+
+/* Pins what *slot keeps until kvs_buffer_take_back(); its file then has `size` bytes. NULL: it was
+ * dropped, it is no file, it was lent before, or too much is lent. */
+struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffer **slot,
+                                   size_t size);
+void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
+
+/* One more pin of a buffer that has one. */
+void kvs_buffer_share(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
 
 /* Anonymous memory, aligned to 2 MiB, in huge pages where the kernel gives them and `size` has room
  * for one; munmap() gives it back. NULL: none. */

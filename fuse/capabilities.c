@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/capability.h>
 
 #include "core/log.h"
 
@@ -73,15 +72,14 @@ void kvs_capabilities_reduce(void)
         kvs_log(KVS_LOG_ALWAYS, LOG_NOTICE, "capabilities missing: %s", missing);
 }
 
-bool kvs_capabilities_have_passthrough(void)
+bool kvs_capabilities_have(cap_value_t capability)
 {
     cap_t present = cap_get_proc();
-    cap_flag_value_t admin = CAP_CLEAR, lock = CAP_CLEAR;
+    cap_flag_value_t value = CAP_CLEAR;
 
     if (present) {
-        cap_get_flag(present, CAP_SYS_ADMIN, CAP_EFFECTIVE, &admin);
-        cap_get_flag(present, CAP_IPC_LOCK, CAP_EFFECTIVE, &lock);
+        cap_get_flag(present, capability, CAP_EFFECTIVE, &value);
         cap_free(present);
     }
-    return admin == CAP_SET && lock == CAP_SET;
+    return value == CAP_SET;
 }

@@ -4,13 +4,14 @@
 #define KVSEAL_FUSE_CAPABILITIES_H
 
 #include <stdbool.h>
+#include <sys/capability.h>
 
 /* Drops every capability that is not needed from this process, and logs one line on what those that
  * are missing turn off. Call it before any thread is made. Never fails: what cannot be dropped
  * stays. */
 void kvs_capabilities_reduce(void);
 
-/* Whether this process may register backing files and lock pages (serve_passthrough.h). */
-bool kvs_capabilities_have_passthrough(void);
+/* Whether this process has it in effect. */
+bool kvs_capabilities_have(cap_value_t capability);
 
 #endif

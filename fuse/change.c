@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/stats.h"
 #include "core/util.h"
+#include "fuse/mirror.h"
 #include "fuse/reach.h"
 #include "fuse/refuse.h"
 #include "fuse/seal.h"
@@ -115,6 +116,8 @@ int kvs_change_begin(struct kvs_fs *fs, struct kvs_file *file, uint64_t offset, 
     }
     change_ret->fs = fs;
     change_ret->file = file;
+    change_ret->offset = offset;
+    change_ret->len = len;
     atomic_fetch_add(&file->generation, 1);
     kvs_digest_begin(&file->digest, offset, len, &change_ret->write);
     return 0;
@@ -122,6 +125,7 @@ int kvs_change_begin(struct kvs_fs *fs, struct kvs_file *file, uint64_t offset, 
 
 static void end(struct kvs_change *change, uint64_t len_done, uint32_t crc, bool summed)
 {
+    kvs_mirror_follow(change->fs, change->file, change->offset, change->len);
     kvs_digest_end(&change->file->digest, &change->write, len_done, crc, summed);
     pthread_rwlock_unlock(&change->file->content);
 }
@@ -175,6 +179,7 @@ void kvs_change_failed(struct kvs_change *change, int error)
 {
     struct kvs_file *file = change->file;
 
+    kvs_mirror_follow(change->fs, file, change->offset, change->len);
     kvs_digest_end(&file->digest, &change->write, 0, 0, false);
     if (!is_refusal(error)) {
         kvs_stats_backing_error(KVS_BACKING_WRITE, error);
@@ -208,8 +213,9 @@ static int truncate_to_nothing(struct kvs_fs *fs, struct kvs_file *file, int fd)
     }
     kvs_block_change_begins(&file->block, true, 0, kvs_change_max_reread(fs));
     atomic_fetch_add(&file->generation, 1);
-    if (ftruncate(fd, 0) < 0) {
-        int error = -errno;
+    int error = ftruncate(fd, 0) < 0 ? -errno : 0;
+    kvs_mirror_follow(fs, file, 0, 0);
+    if (error != 0) {
         taint(file, error); /* the old content, never verified, must not be sealed */
         return error;
     }
@@ -230,9 +236,11 @@ static int truncate_to_size(struct kvs_fs *fs, struct kvs_file *file, int fd, ui
         return -EBADMSG;
     kvs_block_change_begins(&file->block, false, old_size, kvs_change_max_reread(fs));
     atomic_fetch_add(&file->generation, 1);
-    if (ftruncate(fd, (off_t)size) < 0) {
+    error = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+    kvs_mirror_follow(fs, file, KVS_MIN(old_size, size), size - KVS_MIN(old_size, size));
+    if (error != 0) {
         kvs_digest_forget_sums(&file->digest);
-        return -errno;
+        return error;
     }
     if (size < old_size)
         kvs_digest_truncate(&file->digest, size);

@@ -11,6 +11,7 @@
 struct kvs_change {
     struct kvs_fs *fs;
     struct kvs_file *file;
+    uint64_t offset, len;
     struct kvs_digest_write write;
 };
 

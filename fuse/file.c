@@ -39,6 +39,7 @@ static struct kvs_file *new_file(struct kvs_node *node)
     kvs_join_init(&file->join);
     pthread_mutex_init(&file->mode_lock, NULL);
     pthread_cond_init(&file->mode_ended, NULL);
+    pthread_mutex_init(&file->mirror_lock, NULL);
     kvs_digest_init(&file->digest);
     file->node = node;
     return file;
@@ -48,6 +49,7 @@ static void free_file(struct kvs_file *file)
 {
     kvs_digest_destroy(&file->digest);
     kvs_join_destroy(&file->join);
+    pthread_mutex_destroy(&file->mirror_lock);
     pthread_cond_destroy(&file->mode_ended);
     pthread_mutex_destroy(&file->mode_lock);
     pthread_cond_destroy(&file->appended);

@@ -27,7 +27,9 @@ struct kvs_pin;
 struct kvs_file_mode {
     unsigned ordinary, passthrough; /* handles */
     int backing_id;                 /* the kernel's number while there are any of the latter */
-    struct kvs_pin *pin; /* and the pages that it began with: others may be mapping them */
+    /* What the kernel reads, one of these: others may be mapping it. */
+    struct kvs_pin *pin;     /* the pages that the mode began with */
+    struct kvs_buffer *lent; /* or memory of ours */
 };
 
 enum kvs_handle_mode {
@@ -59,8 +61,10 @@ struct kvs_file {
     atomic_bool has_unseen_changes;
 
     struct kvs_file_mode mode;
-    pthread_mutex_t mode_lock; /* protects `mode`, and each handle's */
-    pthread_cond_t mode_ended; /* no handle is in passthrough any more */
+    pthread_mutex_t mode_lock;   /* protects `mode`, and each handle's */
+    pthread_cond_t mode_ended;   /* no handle is in passthrough any more */
+    atomic_bool is_lent;         /* mode.lent is not NULL, or just was */
+    pthread_mutex_t mirror_lock; /* held while lent memory follows a change (mirror.h) */
 
     pthread_mutex_t append_lock;     /* held from finding the end of the file to writing there */
     pthread_cond_t appended;         /* it has grown so */
@@ -89,6 +93,7 @@ struct kvs_handle {
     /* What this handle may be served from (serve.h). */
     enum kvs_handle_mode mode;
     struct kvs_pin *pin; /* verified and locked pages, or NULL */
+    bool is_lender;      /* its buffer is lent to the kernel, which reads for it */
     bool is_verified;
     atomic_bool is_atime_due;  /* the first read moves atime (C17) */
     uint64_t generation;       /* file->generation that was verified */

@@ -23,17 +23,19 @@
 //   join            writes that extend a file, made together
 //   seal            state + record + descriptor -> sealed, or an errno (C1-C3, C8)
 //   serve           who may read what: verified buffer, checked pieces, raw (C10-C12)
-//   serve_passthrough  ... or by the kernel itself, from the locked pages of `pinned`
+//   serve_passthrough  ... or by the kernel itself, from the locked pages of `pinned` or a buffer
+//   mirror          what such a buffer has to follow: changes of its file
 //   refuse          a corrupt block: its names go, the kernel forgets them (C13)
 //   scrubber        goes round the source behind the mount and verifies it
-//   buffers         memory for verified blocks and requests, within one budget
+//   buffers         memory for verified blocks and requests, within one budget; memfd: as files
 //   control         .kvseal at the top of the mount: status and metrics to read
 //   metrics         what the daemon says of itself, metrics_scrub the scrubber's part;
 //                   metrics_http: the same by HTTP
 //
 // Lock order, outer first: file->append_lock, file->content, then one of table->lock, buffers'
-// lock, digest's lock, pins' lock; file->mode_lock alone. None but file->content is held over a
-// system call that may hang. Nothing is held over fuse_reply_*.
+// lock, digest's lock, pins' lock; file->mode_lock outside of the last and buffers' lock only. None
+// but file->content and, inside it, file->mirror_lock is held over a system call that may hang.
+// Nothing is held over fuse_reply_*.
 #ifndef KVSEAL_FUSE_FS_H
 #define KVSEAL_FUSE_FS_H
 

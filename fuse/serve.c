@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/stats.h"
 #include "core/util.h"
+#include "fuse/memfd.h"
 #include "fuse/names.h"
 #include "fuse/pinned.h"
 #include "fuse/refuse.h"
@@ -360,6 +361,8 @@ void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle
 
 void kvs_serve_close(struct kvs_fs *fs, struct kvs_handle *handle)
 {
+    if (handle->is_lender && kvs_memfd_was_read(handle->buffer->fd))
+        touch_atime(handle);
     kvs_passthrough_release(fs, handle);
     kvs_buffer_give_up(fs->buffers, &handle->buffer);
     free(handle->piece_sums);

@@ -155,7 +155,7 @@ int kvt_run(const char *output, const char *program, ...) __attribute__((sentine
 bool kvt_log_has(struct kvt_env *env, const char *text);
 bool kvt_log_contains(struct kvt_env *env, const char *text);
 
-unsigned kvt_count_fds(pid_t pid);
+unsigned kvt_count_fds(pid_t pid);  /* open files; its buffers (memfd) are none */
 size_t kvt_resident_mib(pid_t pid); /* 0: it is not there any more */
 bool kvt_is_mounted(const char *path);
 

@@ -2,6 +2,7 @@
 // The daemon under test: start, wait until it serves, end it in every way, read its log.
 #include "tests/mount/fixture_internal.h"
 
+#include <dirent.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -323,9 +324,19 @@ void kvt_remount(struct kvt_env *env)
 
 unsigned kvt_count_fds(pid_t pid)
 {
-    char path[64];
+    char path[64], target[PATH_MAX];
+    unsigned count = 0;
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-    return kvt_count_names(path);
+    DIR *fds = opendir(path);
+    if (!fds)
+        return 0;
+    for (const struct dirent *entry = readdir(fds); entry; entry = readdir(fds)) {
+        ssize_t len = readlinkat(dirfd(fds), entry->d_name, target, sizeof(target) - 1);
+        target[len > 0 ? len : 0] = '\0';
+        count += len > 0 && strncmp(target, "/memfd:", strlen("/memfd:")) != 0;
+    }
+    closedir(fds);
+    return count;
 }
 
 size_t kvt_resident_mib(pid_t pid)

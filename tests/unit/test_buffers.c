@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers: alignment, the budget and its quarter for the workers, reuse, who is dropped first.
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -221,6 +223,58 @@ static void threads_share_the_budget(void **state)
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
+static void what_is_lent_is_used_again_when_nobody_has_it(void **state)
+{
+    struct kvs_buffer *slot = NULL;
+    char path[64];
+    kvs_buffers_make_lendable(*state);
+    kvs_buffer_keep(*state, kvs_buffer_take(*state, 4 * MIB), &slot);
+    struct kvs_buffer *lent = kvs_buffer_lend(*state, &slot, 3 * MIB + 5);
+    assert_ptr_equal(lent, slot);
+    assert_int_equal(lseek(lent->fd, 0, SEEK_END), 3 * MIB + 5);
+    assert_null(kvs_buffer_lend(*state, &slot, 4096)); /* once */
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", lent->fd);
+    int kernels = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(kernels >= 0);
+    kvs_buffer_give_up(*state, &slot);
+    kvs_buffer_take_back(*state, lent);
+
+    struct kvs_buffer *other = kvs_buffer_take(*state, 4 * MIB);
+    assert_ptr_not_equal(other, lent);
+    close(kernels);
+    struct kvs_buffer *again = kvs_buffer_take(*state, 4 * MIB);
+    if (again == lent) { /* it was not given back to the system meanwhile */
+        assert_int_equal(lseek(again->fd, 0, SEEK_END), 4 * MIB);
+        memset(again->memory, 1, again->capacity);
+    }
+    kvs_buffer_unpin(*state, again);
+    kvs_buffer_unpin(*state, other);
+}
+
+static void what_is_lent_is_not_dropped_and_is_bounded(void **state)
+{
+    struct kvs_buffer *slots[3] = {0}, *lent[3];
+    kvs_buffers_make_lendable(*state); /* 32 MiB: 24 for blocks, 12 of them to lend */
+    for (int i = 0; i < 3; i++) {
+        kvs_buffer_keep(*state, kvs_buffer_take(*state, 6 * MIB), &slots[i]);
+        lent[i] = kvs_buffer_lend(*state, &slots[i], 6 * MIB);
+        assert_true((lent[i] != NULL) == (i < 2));
+    }
+    struct kvs_buffer *large = kvs_buffer_take(*state, 12 * MIB);
+    assert_non_null(large);
+    assert_null(slots[2]); /* dropped for it */
+    assert_null(kvs_buffer_take(*state, 4096));
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(slots[i], lent[i]);
+        kvs_buffer_give_up(*state, &slots[i]);
+        kvs_buffer_take_back(*state, lent[i]);
+    }
+    kvs_buffer_unpin(*state, large);
+    large = kvs_buffer_take(*state, 24 * MIB);
+    assert_non_null(large);
+    kvs_buffer_unpin(*state, large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +287,8 @@ int main(void)
         TEST(a_pinned_buffer_outlives_its_slot),
         TEST(unused_memory_goes_back_to_the_system),
         TEST(threads_share_the_budget),
+        TEST(what_is_lent_is_used_again_when_nobody_has_it),
+        TEST(what_is_lent_is_not_dropped_and_is_bounded),
     };
     return cmocka_run_group_tests_name("buffers", tests, NULL, NULL);
 }

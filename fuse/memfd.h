@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that is a file too (memfd_create): mapped here, and lent to the kernel, which answers
+// reads from it without asking anybody.
+#ifndef KVSEAL_FUSE_MEMFD_H
+#define KVSEAL_FUSE_MEMFD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A file of `size` bytes (a multiple of 4096) at `memory`, where mmap() gave as much, unused until
+ * now; in huge pages where the kernel gives them and `size` has room for one, whatever
+ * `shmem_enabled` says. munmap() and close() give it back. >= 0 the descriptor, or -errno: nothing
+ * has changed. */
+int kvs_memfd_create(void *memory, size_t size);
+
+/* Whether nobody else has it open, or mapped through an open of his own. */
+bool kvs_memfd_is_unshared(int fd);
+
+/* Whether anybody read it since kvs_memfd_watch_reads(). */
+void kvs_memfd_watch_reads(int fd);
+bool kvs_memfd_was_read(int fd);
+
+#endif

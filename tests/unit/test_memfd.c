@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that is a file: who has it, and who read it.
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fuse/buffers.h"
+#include "fuse/memfd.h"
+
+#define MIB  ((size_t)1 << 20)
+#define SIZE (4 * MIB)
+
+static char *memory;
+static int fd = -1;
+
+static int set_up(void **state)
+{
+    memory = kvs_buffers_map(SIZE);
+    fd = memory != NULL ? kvs_memfd_create(memory, SIZE) : -1;
+    return fd >= 0 ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    close(fd);
+    munmap(memory, SIZE);
+    return 0;
+}
+
+/* As the kernel does it for a handle that reads it. */
+static int open_again(int flags)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int again = open(path, flags | O_CLOEXEC);
+    assert_true(again >= 0);
+    return again;
+}
+
+static void memory_and_file_are_one(void **state)
+{
+    char byte = 0;
+    assert_int_equal(lseek(fd, 0, SEEK_END), SIZE);
+    memory[SIZE - 1] = 'a';
+    assert_int_equal(pread(fd, &byte, 1, SIZE - 1), 1);
+    assert_int_equal(byte, 'a');
+    assert_int_equal(pwrite(fd, "b", 1, 5), 1);
+    assert_int_equal(memory[5], 'b');
+}
+
+/* A large one has large pages: what it was made for. */
+static void it_has_huge_pages(void **state)
+{
+    unsigned long huge_kib = 0;
+    char line[256];
+    bool is_it = false;
+    memset(memory, 1, SIZE);
+    FILE *smaps = fopen("/proc/self/smaps", "re");
+    assert_non_null(smaps);
+    while (fgets(line, sizeof(line), smaps)) {
+        unsigned long start = 0, kib = 0;
+        if (sscanf(line, "%lx-", &start) == 1 && strchr(line, '-') && strchr(line, ' '))
+            is_it = start == (unsigned long)memory;
+        if (is_it && sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1)
+            huge_kib = kib;
+    }
+    fclose(smaps);
+    if (huge_kib == 0) {
+        print_message("the kernel gives none here\n");
+        skip();
+    }
+    assert_int_equal(huge_kib, SIZE / 1024);
+}
+
+static void it_is_shared_while_somebody_has_it_open_or_mapped(void **state)
+{
+    static const int flags[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDONLY | O_DIRECT};
+    assert_true(kvs_memfd_is_unshared(fd));
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        int again = open_again(flags[i]);
+        assert_false(kvs_memfd_is_unshared(fd));
+        close(again);
+        assert_true(kvs_memfd_is_unshared(fd));
+    }
+    int again = open_again(O_RDONLY);
+    void *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, again, 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    close(again);
+    assert_false(kvs_memfd_is_unshared(fd));
+    munmap(map, 4096);
+    assert_true(kvs_memfd_is_unshared(fd));
+}
+
+static void reads_are_noticed(void **state)
+{
+    char byte;
+    for (int i = 0; i < 2; i++) {
+        kvs_memfd_watch_reads(fd);
+        int again = open_again(O_RDONLY | O_DIRECT);
+        assert_false(kvs_memfd_was_read(fd));
+        assert_int_equal(pread(again, &byte, 1, 0), 1);
+        assert_true(kvs_memfd_was_read(fd));
+        close(again);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(memory_and_file_are_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_has_huge_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_shared_while_somebody_has_it_open_or_mapped, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(reads_are_noticed, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("memfd", tests, NULL, NULL);
+}
