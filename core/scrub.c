@@ -38,13 +38,22 @@ static int rest(struct kvs_scrub *scrub, uint64_t ns)
     return ppoll(&stop, 1, &timeout, NULL) > 0 ? -ECANCELED : 0;
 }
 
+/* Of a block that is read a second time, all of it was. */
+static uint64_t bytes_ahead(const struct kvs_scrub *scrub)
+{
+    uint64_t ahead = scrub->progress.pass_ahead;
+    uint64_t done = scrub->in_hand.size > 0 ? scrub->in_hand.read % scrub->in_hand.size : 0;
+
+    return ahead - KVS_MIN(done, ahead);
+}
+
 /* What is ahead, in the time that is left; but no storm at the end of a round that was held up. */
 static uint64_t rate_to_get_round(const struct kvs_scrub *scrub, uint64_t now)
 {
     double span = (double)scrub->options.within * MARGIN_PERCENT / 100;
     double left = scrub->deadline > now ? (double)(scrub->deadline - now) / SECOND : 0;
     double most = MOST_CATCH_UP * (double)scrub->progress.bytes_total / span;
-    double rate = (double)scrub->progress.pass_ahead / KVS_MAX(left, 1e-3);
+    double rate = (double)bytes_ahead(scrub) / KVS_MAX(left, 1e-3);
 
     return (uint64_t)KVS_MIN(rate, most) + 1;
 }
@@ -101,6 +110,7 @@ int kvs_scrub_keep_pace(void *context, size_t len)
     kvs_pace_spend(&scrub->pace, len);
     pthread_mutex_lock(&scrub->lock);
     scrub->progress.bytes_read += len;
+    scrub->in_hand.read += len;
     pthread_mutex_unlock(&scrub->lock);
     scrub->resumed_at = kvs_clock_ns();
     return r;
@@ -206,6 +216,7 @@ static int check_next(struct kvs_scrub *scrub, const struct kvs_walk_entry *entr
     int r = kvs_scrub_count_when_due(scrub);
 
     began = time(NULL); /* what is stored from here on is not what is checked */
+    kvs_scrub_note_begun(scrub, (uint64_t)entry->stat->st_size);
     if (r == 0)
         r = check_block(scrub, &block);
     if (r == 0 && scrub->options.within > 0 && is_unread(block.outcome))
@@ -318,6 +329,7 @@ static int begin_round(struct kvs_scrub *scrub)
     scrub->this_round.passed = scrub->this_round.unsealed = 0;
     scrub->progress.pass_bytes = 0;
     pthread_mutex_unlock(&scrub->lock);
+    kvs_scrub_note_begun(scrub, 0);
     save_cursor(scrub);
     return kvs_scrub_count(scrub);
 }

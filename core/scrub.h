@@ -85,7 +85,7 @@ struct kvs_scrub_progress {
     uint64_t oldest_age;
     uint64_t rate;       /* bytes a second that it aims at now; 0: no limit */
     uint64_t passes;     /* rounds completed since the cursor was made */
-    uint64_t pass_bytes; /* passed in this round ... */
+    uint64_t pass_bytes; /* passed in this round, also of a block that is being read ... */
     uint64_t pass_ahead; /* ... and still ahead, about */
     uint64_t bytes_read; /* to verify, since the start, as are the following */
     uint64_t blocks[KVS_SCRUB_OUTCOMES];

@@ -117,6 +117,14 @@ static bool is_verdict(enum kvs_scrub_outcome outcome)
            outcome == KVS_SCRUB_CORRUPT || outcome == KVS_SCRUB_TRANSIENT;
 }
 
+void kvs_scrub_note_begun(struct kvs_scrub *scrub, uint64_t size)
+{
+    pthread_mutex_lock(&scrub->lock);
+    scrub->in_hand.size = size;
+    scrub->in_hand.read = 0;
+    pthread_mutex_unlock(&scrub->lock);
+}
+
 void kvs_scrub_note_passed(struct kvs_scrub *scrub, const char *path, const struct stat *st,
                            enum kvs_scrub_outcome outcome)
 {
@@ -128,6 +136,7 @@ void kvs_scrub_note_passed(struct kvs_scrub *scrub, const char *path, const stru
     scrub->checked += is_new ? size : 0;
     scrub->this_round.passed += size;
     scrub->this_round.unsealed += outcome == KVS_SCRUB_UNSEALED ? size : 0;
+    scrub->in_hand.size = scrub->in_hand.read = 0;
     progress->pass_bytes += size;
     progress->pass_ahead -= KVS_MIN(progress->pass_ahead, size);
     progress->bytes_total = KVS_MAX(progress->bytes_total, progress->pass_bytes);
@@ -167,9 +176,14 @@ static void report_coverage(const struct kvs_scrub *scrub, struct kvs_scrub_prog
 void kvs_scrub_progress(struct kvs_scrub *scrub, struct kvs_scrub_progress *progress_ret)
 {
     int64_t now = time(NULL);
+    uint64_t in_hand = 0;
 
     pthread_mutex_lock(&scrub->lock);
     *progress_ret = scrub->progress;
+    in_hand = KVS_MIN(scrub->in_hand.read, scrub->in_hand.size);
+    in_hand = KVS_MIN(in_hand, progress_ret->pass_ahead);
+    progress_ret->pass_bytes += in_hand;
+    progress_ret->pass_ahead -= in_hand;
     progress_ret->oldest_age = scrub->oldest < now ? (uint64_t)(now - scrub->oldest) : 0;
     report_coverage(scrub, progress_ret);
     pthread_mutex_unlock(&scrub->lock);

@@ -33,7 +33,10 @@ struct kvs_scrub {
     bool is_cursor_lost; /* said already */
 
     pthread_mutex_t lock; /* protects all that follows; changed by the scrubber's thread alone */
-    struct kvs_scrub_progress progress;
+    struct kvs_scrub_progress progress; /* pass_bytes, pass_ahead: without the block in hand */
+    struct {
+        uint64_t size, read; /* bytes; read twice, it may be more; 0: there is none */
+    } in_hand;
     struct {
         uint64_t passed, unsealed; /* bytes */
     } this_round, last_round;
@@ -59,6 +62,10 @@ uint64_t kvs_scrub_census_interval(const struct kvs_scrub *scrub);
  * ahead; the second one only when the last count is an interval old. 0 or as kvs_walk(). */
 int kvs_scrub_count(struct kvs_scrub *scrub);
 int kvs_scrub_count_when_due(struct kvs_scrub *scrub);
+
+/* The block that is checked next, of `size` bytes (0: none), counts as it is read, until it is
+ * passed. */
+void kvs_scrub_note_begun(struct kvs_scrub *scrub, uint64_t size);
 
 /* Adds a block that was passed, before the position moves, to what was counted. `st`: as it was
  * listed. */
