@@ -232,10 +232,11 @@ static void c14_the_tool_goes_on_behind_an_error(void **state)
 
 /* ---- the tool, above what hangs ---- */
 
-/* Lets the command of the tool run into a hang, sends it the signal, and gives its exit status, or
- * 128 and the signal that it died of. What it said is in WORK/said. */
-static int interrupt_hung(struct kvt_env *env, const char *faults, int number, const char *command,
-                          const char *option)
+/* Lets the command of the tool run into a hang, which the report of faults shows so, sends it the
+ * signal, and gives its exit status, or 128 and the signal that it died of. What it said is in
+ * WORK/said. */
+static int interrupt_hung(struct kvt_env *env, const char *faults, const char *shown, int number,
+                          const char *command, const char *option)
 {
     const char *said = kvt_work_path(env, "said");
     unlink(said);
@@ -250,7 +251,7 @@ static int interrupt_hung(struct kvt_env *env, const char *faults, int number, c
         _exit(127);
     }
     close(output);
-    kvt_wait_for(kvt_fault_report_has(env, "hit 1"));
+    kvt_wait_for(kvt_fault_report_has(env, shown));
     uint64_t start = kvt_now_ms();
     assert_int_equal(kill(tool, number), 0);
     int status = kvt_end_of(tool);
@@ -264,7 +265,7 @@ static void c24_an_interrupted_scrub_ends_though_its_read_hangs(void **state)
     char said[8192], first[PATH_MAX];
     store_blocks(env);
     forget_rounds(env);
-    assert_int_equal(interrupt_hung(env, "read 2 hang\n", SIGTERM, "scrub", "-va0"), 2);
+    assert_int_equal(interrupt_hung(env, "read 2 hang\n", "hit 1", SIGTERM, "scrub", "-va0"), 2);
     assert_true(kvt_file_has(kvt_work_path(env, "said"), "hangs in the file system below"));
     FILE *lines = fopen(kvt_work_path(env, "said"), "re");
     assert_non_null(lines);
@@ -288,9 +289,8 @@ static void c24_an_interrupted_scrub_tells_what_it_found(void **state)
     char said[8192];
     store_blocks(env);
     forget_rounds(env);
-    assert_int_equal(
-        interrupt_hung(env, "read 1 flip 9\nread 2 flip 9\nread 3 hang\n", SIGINT, "scrub", "-va0"),
-        1);
+    static const char faults[] = "read 1 flip 9\nread 2 flip 9\nread 3 hang\n";
+    assert_int_equal(interrupt_hung(env, faults, "read 3", SIGINT, "scrub", "-va0"), 1);
     kvt_fault(env, "release\n");
     kvt_wait_for(scrub(env, "clear\n", said) == 0);
 }
@@ -299,10 +299,10 @@ static void c24_an_interrupted_verify_ends_though_its_read_hangs(void **state)
 {
     struct kvt_env *env = *state;
     store_blocks(env);
-    assert_int_equal(interrupt_hung(env, "read 1 hang-always\n", SIGINT, "verify", "-v"),
+    assert_int_equal(interrupt_hung(env, "read 1 hang-always\n", "hit 1", SIGINT, "verify", "-v"),
                      128 + SIGINT);
     kvt_fault(env, "clear\nrelease\n");
-    assert_int_equal(interrupt_hung(env, "read 1 hang-always\n", SIGTERM, "verify", "-v"),
+    assert_int_equal(interrupt_hung(env, "read 1 hang-always\n", "hit 1", SIGTERM, "verify", "-v"),
                      128 + SIGTERM);
     kvt_fault(env, "clear\nrelease\n");
 }
