@@ -14,7 +14,7 @@
 #include "core/coverage.h"
 #include "core/walk.h"
 
-#define BLOCKS 2000
+#define BLOCKS 10000 /* with every second one skipped, more than there is room for */
 #define GRAIN  50
 
 static char paths[BLOCKS][32];
@@ -138,6 +138,24 @@ static void what_is_skipped_stays_as_old_as_it_was(void **state)
     kvs_coverage_destroy(&coverage);
 }
 
+static void much_may_be_skipped(void **state)
+{
+    struct kvs_coverage coverage = {0};
+    int64_t model[BLOCKS] = {0};
+    int64_t now = 1000;
+
+    for (int i = 0; i < 3000; i++) {
+        now++;
+        if (i % 2 != 0)
+            continue;
+        model[i] = now;
+        assert_int_equal(
+            kvs_coverage_advance(&coverage, i > 0 ? paths[i - 1] : "", paths[i], now, GRAIN), 0);
+    }
+    assert_like(&coverage, model, GRAIN);
+    kvs_coverage_destroy(&coverage);
+}
+
 static void a_pause_makes_no_block_look_fresher(void **state)
 {
     struct kvs_coverage coverage = {0};
@@ -176,6 +194,7 @@ int main(void)
         cmocka_unit_test(round_and_round_it_knows_each_block_to_a_grain),
         cmocka_unit_test(at_random_it_never_claims_more_than_the_truth),
         cmocka_unit_test(what_is_skipped_stays_as_old_as_it_was),
+        cmocka_unit_test(much_may_be_skipped),
         cmocka_unit_test(a_pause_makes_no_block_look_fresher),
         cmocka_unit_test(a_saved_one_is_read_in_order_only),
     };
