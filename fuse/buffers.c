@@ -69,11 +69,19 @@ static void list_remove(struct list *list, struct kvs_buffer *buffer)
     buffer->previous = buffer->next = NULL;
 }
 
-/* Half a huge page is worth one: the device reads into fewer, larger segments. */
-static size_t capacity_for(size_t size)
+/* Half a huge page is worth one: the device reads into fewer, larger segments. A file can be cut
+ * out of huge pages, and gives the rest back. */
+static size_t capacity_for(const struct kvs_buffers *buffers, size_t size)
 {
-    size_t unit = size >= KVS_HUGE_PAGE / 2 ? KVS_HUGE_PAGE : SMALL_PAGE;
+    size_t large = buffers->is_lendable ? KVS_HUGE_PAGE / 2 : KVS_HUGE_PAGE;
+    size_t unit = size >= KVS_HUGE_PAGE / 2 ? large : SMALL_PAGE;
     return KVS_ALIGN_UP(KVS_MAX(size, (size_t)1), unit);
+}
+
+/* Addresses are plenty: what is cut out of huge pages is mapped with room for them. */
+static size_t mapped_size(size_t capacity)
+{
+    return capacity >= KVS_HUGE_PAGE / 2 ? KVS_ALIGN_UP(capacity, KVS_HUGE_PAGE) : capacity;
 }
 
 /* Maps more than is wanted and cuts off both ends: mmap aligns to small pages only. */
@@ -99,12 +107,20 @@ static struct kvs_buffer *map_buffer(size_t capacity, bool is_file)
     struct kvs_buffer *buffer = calloc(1, sizeof(*buffer));
     if (!buffer)
         return NULL;
-    buffer->memory = kvs_buffers_map(capacity);
+    size_t mapped = mapped_size(capacity);
+    buffer->fd = -1;
+    buffer->memory = kvs_buffers_map(mapped);
+    if (buffer->memory && is_file) {
+        buffer->fd = kvs_memfd_create(buffer->memory, capacity);
+        if (buffer->fd < 0) {
+            munmap(buffer->memory, mapped);
+            buffer->memory = kvs_buffers_map(mapped);
+        }
+    }
     if (!buffer->memory) {
         free(buffer);
         return NULL;
     }
-    buffer->fd = is_file ? kvs_memfd_create(buffer->memory, capacity) : -1;
     buffer->capacity = capacity;
     buffer->pins = 1;
     return buffer;
@@ -113,7 +129,7 @@ static struct kvs_buffer *map_buffer(size_t capacity, bool is_file)
 /* Also while the kernel, or a client's mapping, has the file: then it lives on with them. */
 static void unmap(struct kvs_buffer *buffer)
 {
-    munmap(buffer->memory, buffer->capacity);
+    munmap(buffer->memory, mapped_size(buffer->capacity));
     if (buffer->fd >= 0)
         close(buffer->fd);
     free(buffer);
@@ -302,13 +318,15 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
 {
     if (size > buffers->budget)
         return NULL;
-    size_t capacity = capacity_for(size);
     uint64_t limit = buffers->budget / 4 * 3;
-    if (capacity > limit)
-        return NULL; /* no reason to drop anything */
     struct list victims = {0};
 
     pthread_mutex_lock(&buffers->lock);
+    size_t capacity = capacity_for(buffers, size);
+    if (capacity > limit) { /* no reason to drop anything */
+        pthread_mutex_unlock(&buffers->lock);
+        return NULL;
+    }
     struct kvs_buffer *buffer = find_cached(buffers, capacity);
     if (buffer)
         list_remove(&buffers->cached, buffer);
@@ -436,12 +454,13 @@ void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot)
 
 bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size)
 {
-    if (size > buffers->budget)
-        return false;
     struct list victims = {0};
     pthread_mutex_lock(&buffers->lock);
-    make_room(buffers, size, UINT64_MAX, false, &victims);
-    bool has = has_room(buffers, size, UINT64_MAX);
+    bool has = size <= buffers->budget / 2 - KVS_MIN(buffers->reserved_bytes, buffers->budget / 2);
+    if (has) {
+        make_room(buffers, size, UINT64_MAX, false, &victims);
+        has = has_room(buffers, size, UINT64_MAX);
+    }
     if (has)
         buffers->reserved_bytes += size;
     pthread_mutex_unlock(&buffers->lock);

@@ -2,9 +2,9 @@
 // Memory for verified blocks and for requests, within one budget (`buffer_memory`).
 //
 // Buffers are 2 MiB-aligned anonymous mappings (huge pages where the kernel gives them). A quarter
-// of the budget is never used for blocks: it is the workers' (receive buffer and scratch). Nothing
-// ever waits for memory: who gets no buffer serves pieces (serve.h), so waiting can block nobody
-// (C24).
+// of the budget is never used for blocks: it is the workers' (receive buffer and scratch), who get
+// at most half. Nothing ever waits for memory: who gets no buffer serves pieces (serve.h), so
+// waiting can block nobody (C24).
 //
 // A buffer is taken for a verification, and kept by a handle through a *slot*. A kept buffer that
 // nobody has pinned may be dropped whenever memory is wanted, least recently used first: its slot
@@ -76,7 +76,8 @@ void kvs_buffer_share(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
  * for one; munmap() gives it back. NULL: none. */
 void *kvs_buffers_map(size_t size);
 
-/* For the workers: counts `size` bytes in or out of the budget. False: no room. */
+/* For the workers: counts `size` bytes in or out of the budget. False: no room, or half is theirs.
+ */
 bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size);
 void kvs_buffers_unreserve(struct kvs_buffers *buffers, size_t size);
 

@@ -47,11 +47,14 @@ int kvs_memfd_create(void *memory, size_t size)
     kvs_cleanup_fd int fd = open_counted(uncounted);
     if (fd < 0)
         return fd;
-    if (ftruncate(fd, (off_t)size) < 0 ||
-        mmap(memory, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+    size_t room = size >= KVS_HUGE_PAGE / 2 ? KVS_ALIGN_UP(size, KVS_HUGE_PAGE) : size;
+    if (ftruncate(fd, (off_t)room) < 0 ||
+        mmap(memory, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
         return -errno;
-    if (size >= KVS_HUGE_PAGE)
-        make_huge(memory, size);
+    if (room >= KVS_HUGE_PAGE)
+        make_huge(memory, room);
+    if (room > size && ftruncate(fd, (off_t)size) < 0)
+        return -errno;
     return kvs_steal_fd(&fd);
 }
 

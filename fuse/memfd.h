@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A file of `size` bytes (a multiple of 4096) at `memory`, where mmap() gave as much, unused until
- * now; in huge pages where the kernel gives them and `size` has room for one, whatever
- * `shmem_enabled` says. munmap() and close() give it back. >= 0 the descriptor, or -errno: nothing
- * has changed. */
+/* A file of `size` bytes (a multiple of 4096) at `memory`, which mmap() gave, unused until now.
+ * From half a huge page on it is cut out of huge pages, where the kernel gives them, whatever
+ * `shmem_enabled` says, and `memory` has to be aligned to them and have room for whole ones.
+ * munmap() and close() give it back. >= 0 the descriptor, or -errno: the memory has no use. */
 int kvs_memfd_create(void *memory, size_t size);
 
 /* Whether nobody else has it open, or mapped through an open of his own. */
