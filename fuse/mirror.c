@@ -52,7 +52,9 @@ static void copy(struct kvs_buffer *buffer, int fd, uint64_t offset, uint64_t en
             return;
         }
         put(buffer, offset, scratch, got);
-        if (got < len) /* cut meanwhile, which is followed by itself */
+        /* Cut meanwhile, which is followed by itself; or it has ended. Mapped memory past its end
+         * is not to be touched. */
+        if (got < len || buffer->lent_size < offset + len)
             return;
         offset += len;
     }
