@@ -19,6 +19,7 @@
 #define MOST_FILES    1024 /* buffers with a descriptor of their own */
 #define SMALL_PAGE    ((size_t)4096)
 #define CACHE_TIME_MS 2000 /* unused for so long: back to the system */
+#define MOST_LOOKS    16   /* at what is out, at a time */
 
 /* Oldest first. */
 struct list {
@@ -26,8 +27,8 @@ struct list {
 };
 
 /*
- * Each buffer is in one of three places: pinned (in no list), `kept` (a slot points to it), or
- * `cached` (free). All of it counts in `block_bytes` until it is unmapped, which happens outside
+ * Each buffer is in one of four places: pinned (in no list), `kept` (a slot points to it), `out` (it
+ * was lent, and a client may have it mapped still), or `cached` (free). All of it counts in `block_bytes` until it is unmapped, which happens outside
  * the lock: whoever needs room collects its victims in a list of its own first.
  */
 struct kvs_buffers {
@@ -38,10 +39,11 @@ struct kvs_buffers {
     uint64_t budget;
     uint64_t block_bytes;
     uint64_t reserved_bytes;
-    uint64_t lent_bytes;
+    uint64_t lent_bytes; /* until nobody else has them */
     bool is_lendable; /* new buffers are files too */
     unsigned files;   /* that are */
     struct list kept;
+    struct list out;
     struct list cached;
 };
 
@@ -126,7 +128,7 @@ static struct kvs_buffer *map_buffer(size_t capacity, bool is_file)
     return buffer;
 }
 
-/* Also while the kernel, or a client's mapping, has the file: then it lives on with them. */
+/* At the end of all also what clients have mapped: that lives on with them. */
 static void unmap(struct kvs_buffer *buffer)
 {
     munmap(buffer->memory, mapped_size(buffer->capacity));
@@ -151,18 +153,6 @@ static void count_out(struct kvs_buffers *buffers, const struct kvs_buffer *buff
     buffers->files -= buffer->fd >= 0;
 }
 
-/* Whether a buffer that is free can hold another block: what was lent is, once nobody else has it
- * open or mapped. The kernel closes a little later than it says. */
-static bool reclaim(struct kvs_buffer *buffer)
-{
-    if (!buffer->was_lent)
-        return true;
-    if (!kvs_memfd_is_unshared(buffer->fd) || ftruncate(buffer->fd, (off_t)buffer->capacity) < 0)
-        return false;
-    buffer->was_lent = false;
-    return true;
-}
-
 static void cache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
 {
     buffer->freed_at_ms = kvs_clock_ms();
@@ -171,19 +161,58 @@ static void cache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
     list_append(&buffers->cached, buffer);
 }
 
+/* What was lent can hold another block when nobody else has it open or mapped. The kernel closes a
+ * little later than it says, and mappings stay as long as clients like. */
+static bool reclaim(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    if (!kvs_memfd_is_unshared(buffer->fd) || ftruncate(buffer->fd, (off_t)buffer->capacity) < 0)
+        return false;
+    buffer->was_lent = false;
+    buffers->lent_bytes -= buffer->capacity;
+    return true;
+}
+
+/* Looks at what is out, the longest first, and at some of it only. */
+static void collect(struct kvs_buffers *buffers)
+{
+    struct kvs_buffer *buffer = buffers->out.first, *last = buffers->out.last, *next = NULL;
+
+    for (unsigned i = 0; buffer && i < MOST_LOOKS; i++, buffer = next) {
+        next = buffer == last ? NULL : buffer->next;
+        list_remove(&buffers->out, buffer);
+        if (reclaim(buffers, buffer))
+            cache_buffer(buffers, buffer);
+        else
+            list_append(&buffers->out, buffer);
+    }
+}
+
+static void free_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    if (!buffer->was_lent) {
+        cache_buffer(buffers, buffer);
+        return;
+    }
+    if (!buffers->out.first)
+        pthread_cond_signal(&buffers->changed);
+    list_append(&buffers->out, buffer);
+}
+
 static void *run_helper(void *argument)
 {
     struct kvs_buffers *buffers = argument;
 
     pthread_mutex_lock(&buffers->lock);
     while (!buffers->is_ending) {
+        collect(buffers);
         struct kvs_buffer *oldest = buffers->cached.first;
-        if (!oldest) {
+        if (!oldest && !buffers->out.first) {
             pthread_cond_wait(&buffers->changed, &buffers->lock);
             continue;
         }
-        int64_t due_ms = oldest->freed_at_ms + CACHE_TIME_MS;
-        if (kvs_clock_ms() < due_ms) {
+        int64_t now_ms = kvs_clock_ms();
+        int64_t due_ms = (oldest ? oldest->freed_at_ms : now_ms) + CACHE_TIME_MS;
+        if (now_ms < due_ms) {
             struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
                                    .tv_nsec = (long)(due_ms % 1000) * 1000000};
             pthread_cond_timedwait(&buffers->changed, &buffers->lock, &due);
@@ -246,6 +275,7 @@ void kvs_buffers_destroy(struct kvs_buffers *buffers)
     pthread_mutex_unlock(&buffers->lock);
     pthread_join(buffers->helper, NULL);
     unmap_all(&buffers->cached);
+    unmap_all(&buffers->out);
     unmap_all(&buffers->kept);
     pthread_cond_destroy(&buffers->changed);
     pthread_mutex_destroy(&buffers->lock);
@@ -264,7 +294,7 @@ static struct kvs_buffer *find_cached(struct kvs_buffers *buffers, size_t capaci
     struct kvs_buffer *best = NULL;
     for (struct kvs_buffer *b = buffers->cached.last; b; b = b->previous)
         if (b->capacity >= capacity && b->capacity <= 2 * capacity &&
-            (!best || b->capacity < best->capacity) && reclaim(b)) {
+            (!best || b->capacity < best->capacity)) {
             best = b;
             if (b->capacity == capacity)
                 break;
@@ -305,8 +335,11 @@ static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, ui
         struct kvs_buffer *victim = pop_victim(buffers);
         if (!victim)
             break;
-        if (may_reuse && victim->capacity >= size && victim->capacity <= 2 * size &&
-            reclaim(victim))
+        if (victim->was_lent && !reclaim(buffers, victim)) {
+            free_buffer(buffers, victim);
+            continue;
+        }
+        if (may_reuse && victim->capacity >= size && victim->capacity <= 2 * size)
             return victim;
         count_out(buffers, victim);
         list_append(victims, victim);
@@ -327,6 +360,7 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
         pthread_mutex_unlock(&buffers->lock);
         return NULL;
     }
+    collect(buffers);
     struct kvs_buffer *buffer = find_cached(buffers, capacity);
     if (buffer)
         list_remove(&buffers->cached, buffer);
@@ -362,7 +396,7 @@ static void drop_pin(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
     if (buffer->slot)
         list_append(&buffers->kept, buffer);
     else
-        cache_buffer(buffers, buffer);
+        free_buffer(buffers, buffer);
 }
 
 void kvs_buffer_keep(struct kvs_buffers *buffers, struct kvs_buffer *buffer,
@@ -433,7 +467,6 @@ struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffe
 void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
 {
     pthread_mutex_lock(&buffers->lock);
-    buffers->lent_bytes -= buffer->capacity;
     drop_pin(buffers, buffer);
     pthread_mutex_unlock(&buffers->lock);
 }
@@ -446,7 +479,7 @@ void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot)
         clear_slot(buffer);
         if (buffer->pins == 0) {
             list_remove(&buffers->kept, buffer);
-            cache_buffer(buffers, buffer);
+            free_buffer(buffers, buffer);
         }
     }
     pthread_mutex_unlock(&buffers->lock);
@@ -458,6 +491,7 @@ bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size)
     pthread_mutex_lock(&buffers->lock);
     bool has = size <= buffers->budget / 2 - KVS_MIN(buffers->reserved_bytes, buffers->budget / 2);
     if (has) {
+        collect(buffers);
         make_room(buffers, size, UINT64_MAX, false, &victims);
         has = has_room(buffers, size, UINT64_MAX);
     }

@@ -12,7 +12,7 @@
 //
 // Where the kernel takes passthrough, buffers are files too (memfd.h), and a kept one can be *lent*
 // to it: the kernel then answers reads from that memory by itself. What is lent cannot be dropped,
-// so it is at most half of the memory for blocks.
+// nor what was, as long as clients have it mapped; so it is at most half of the memory for blocks.
 #ifndef KVSEAL_FUSE_BUFFERS_H
 #define KVSEAL_FUSE_BUFFERS_H
 

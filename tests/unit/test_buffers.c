@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -280,6 +281,39 @@ static void what_is_lent_is_not_dropped_and_is_bounded(void **state)
     kvs_buffer_unpin(*state, large);
 }
 
+/* A client may have it mapped as long as it likes: that is not memory beside the budget. */
+static void what_a_client_has_mapped_counts(void **state)
+{
+    struct kvs_buffer *slots[3] = {0};
+    char path[64];
+    void *maps[2];
+    kvs_buffers_make_lendable(*state); /* 12 MiB to lend */
+    for (int i = 0; i < 2; i++) {
+        kvs_buffer_keep(*state, kvs_buffer_take(*state, 6 * MIB), &slots[i]);
+        struct kvs_buffer *lent = kvs_buffer_lend(*state, &slots[i], 6 * MIB);
+        assert_non_null(lent);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", lent->fd);
+        int kernels = open(path, O_RDONLY | O_CLOEXEC);
+        maps[i] = mmap(NULL, 4096, PROT_READ, MAP_SHARED, kernels, 0);
+        assert_ptr_not_equal(maps[i], MAP_FAILED);
+        close(kernels);
+        kvs_buffer_take_back(*state, lent);
+        kvs_buffer_give_up(*state, &slots[i]);
+    }
+    sleep(5); /* what is unused has gone back to the system */
+    assert_int_equal(kvs_buffers_used(*state), 12 * MIB);
+    kvs_buffer_keep(*state, kvs_buffer_take(*state, 6 * MIB), &slots[2]);
+    assert_null(kvs_buffer_lend(*state, &slots[2], 6 * MIB));
+    for (int i = 0; i < 2; i++)
+        munmap(maps[i], 4096);
+    kvs_buffer_give_up(*state, &slots[2]);
+    struct kvs_buffer *large = kvs_buffer_take(*state, 24 * MIB);
+    assert_non_null(large);
+    kvs_buffer_unpin(*state, large);
+    sleep(5);
+    assert_int_equal(kvs_buffers_used(*state), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +328,7 @@ int main(void)
         TEST(threads_share_the_budget),
         TEST(what_is_lent_is_used_again_when_nobody_has_it),
         TEST(what_is_lent_is_not_dropped_and_is_bounded),
+        TEST(what_a_client_has_mapped_counts),
     };
     return cmocka_run_group_tests_name("buffers", tests, NULL, NULL);
 }
