@@ -27,9 +27,10 @@ struct list {
 };
 
 /*
- * Each buffer is in one of four places: pinned (in no list), `kept` (a slot points to it), `out` (it
- * was lent, and a client may have it mapped still), or `cached` (free). All of it counts in `block_bytes` until it is unmapped, which happens outside
- * the lock: whoever needs room collects its victims in a list of its own first.
+ * Each buffer is in one of four places: pinned (in no list), `kept` (a slot points to it), `out`
+ * (it was lent, and a client may have it mapped still), or `cached` (free). All of it counts in
+ * `block_bytes` until it is unmapped, which happens outside the lock: whoever needs room collects
+ * its victims in a list of its own first.
  */
 struct kvs_buffers {
     pthread_mutex_t lock;
@@ -40,8 +41,8 @@ struct kvs_buffers {
     uint64_t block_bytes;
     uint64_t reserved_bytes;
     uint64_t lent_bytes; /* until nobody else has them */
-    bool is_lendable; /* new buffers are files too */
-    unsigned files;   /* that are */
+    bool is_lendable;    /* new buffers are files too */
+    unsigned files;      /* that are */
     struct list kept;
     struct list out;
     struct list cached;
@@ -212,7 +213,7 @@ static void *run_helper(void *argument)
         }
         int64_t now_ms = kvs_clock_ms();
         int64_t due_ms = (oldest ? oldest->freed_at_ms : now_ms) + CACHE_TIME_MS;
-        if (now_ms < due_ms) {
+        if (!oldest || now_ms < due_ms) {
             struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
                                    .tv_nsec = (long)(due_ms % 1000) * 1000000};
             pthread_cond_timedwait(&buffers->changed, &buffers->lock, &due);
@@ -288,13 +289,20 @@ static bool has_room(const struct kvs_buffers *buffers, size_t size, uint64_t bl
            buffers->block_bytes + buffers->reserved_bytes + size <= buffers->budget;
 }
 
-/* What fits without wasting half of it; the smallest such, of these the one used last. */
-static struct kvs_buffer *find_cached(struct kvs_buffers *buffers, size_t capacity)
+/* What fits without wasting half of it, and shows the block to nobody else. */
+static bool suits(const struct kvs_buffer *buffer, size_t capacity, uid_t user)
+{
+    return buffer->capacity >= capacity && buffer->capacity <= 2 * capacity &&
+           (buffer->borrowers == KVS_BORROWED_BY_NOBODY ||
+            (buffer->borrowers == KVS_BORROWED_BY_ONE && buffer->borrower == user));
+}
+
+/* The smallest that suits, of these the one used last. */
+static struct kvs_buffer *find_cached(struct kvs_buffers *buffers, size_t capacity, uid_t user)
 {
     struct kvs_buffer *best = NULL;
     for (struct kvs_buffer *b = buffers->cached.last; b; b = b->previous)
-        if (b->capacity >= capacity && b->capacity <= 2 * capacity &&
-            (!best || b->capacity < best->capacity)) {
+        if (suits(b, capacity, user) && (!best || b->capacity < best->capacity)) {
             best = b;
             if (b->capacity == capacity)
                 break;
@@ -326,10 +334,11 @@ static struct kvs_buffer *pop_victim(struct kvs_buffers *buffers)
     return victim;
 }
 
-/* Drops unpinned buffers until `size` fits, or none is left. Of the dropped ones, one that has the
- * wanted capacity is returned instead: its pages are there already, new ones must be cleared. */
+/* Drops unpinned buffers until `size` fits, or none is left. Of the dropped ones, one that suits
+ * *user, unless that is NULL, is returned instead: its pages are there already, new ones must be
+ * cleared. */
 static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, uint64_t block_limit,
-                                    bool may_reuse, struct list *victims)
+                                    const uid_t *user, struct list *victims)
 {
     while (!has_room(buffers, size, block_limit)) {
         struct kvs_buffer *victim = pop_victim(buffers);
@@ -339,7 +348,7 @@ static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, ui
             free_buffer(buffers, victim);
             continue;
         }
-        if (may_reuse && victim->capacity >= size && victim->capacity <= 2 * size)
+        if (user && suits(victim, size, *user))
             return victim;
         count_out(buffers, victim);
         list_append(victims, victim);
@@ -347,7 +356,7 @@ static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, ui
     return NULL;
 }
 
-struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
+struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size, uid_t user)
 {
     if (size > buffers->budget)
         return NULL;
@@ -361,11 +370,11 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size)
         return NULL;
     }
     collect(buffers);
-    struct kvs_buffer *buffer = find_cached(buffers, capacity);
+    struct kvs_buffer *buffer = find_cached(buffers, capacity, user);
     if (buffer)
         list_remove(&buffers->cached, buffer);
     else
-        buffer = make_room(buffers, capacity, limit, true, &victims);
+        buffer = make_room(buffers, capacity, limit, &user, &victims);
     bool is_counted = !buffer && has_room(buffers, capacity, limit);
     bool is_file = is_counted && buffers->is_lendable && buffers->files < MOST_FILES;
     if (is_counted)
@@ -440,8 +449,18 @@ void kvs_buffers_make_lendable(struct kvs_buffers *buffers)
     pthread_mutex_unlock(&buffers->lock);
 }
 
+static void note_borrower(struct kvs_buffer *buffer, uid_t user)
+{
+    if (buffer->borrowers == KVS_BORROWED_BY_NOBODY) {
+        buffer->borrowers = KVS_BORROWED_BY_ONE;
+        buffer->borrower = user;
+    } else if (buffer->borrower != user) {
+        buffer->borrowers = KVS_BORROWED_BY_MANY;
+    }
+}
+
 struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffer **slot,
-                                   size_t size)
+                                   size_t size, uid_t user)
 {
     pthread_mutex_lock(&buffers->lock);
     struct kvs_buffer *buffer = *slot;
@@ -453,6 +472,7 @@ struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffe
             list_remove(&buffers->kept, buffer);
         buffers->lent_bytes += buffer->capacity;
         buffer->was_lent = true;
+        note_borrower(buffer, user);
         buffer->lent_size = size;
         buffer->has_ended = false;
     }
@@ -462,6 +482,13 @@ struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffe
         return NULL;
     }
     return buffer;
+}
+
+void kvs_buffer_lend_also(struct kvs_buffers *buffers, struct kvs_buffer *buffer, uid_t user)
+{
+    pthread_mutex_lock(&buffers->lock);
+    note_borrower(buffer, user);
+    pthread_mutex_unlock(&buffers->lock);
 }
 
 void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
@@ -492,7 +519,7 @@ bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size)
     bool has = size <= buffers->budget / 2 - KVS_MIN(buffers->reserved_bytes, buffers->budget / 2);
     if (has) {
         collect(buffers);
-        make_room(buffers, size, UINT64_MAX, false, &victims);
+        make_room(buffers, size, UINT64_MAX, NULL, &victims);
         has = has_room(buffers, size, UINT64_MAX);
     }
     if (has)

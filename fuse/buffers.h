@@ -19,8 +19,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct kvs_buffers;
+
+/* Who may have pages of a buffer still, whatever became of his mappings: vmsplice(2) takes them out
+ * of these, and nothing tells it. */
+enum kvs_borrowers {
+    KVS_BORROWED_BY_NOBODY, /* it was never lent */
+    KVS_BORROWED_BY_ONE,    /* user: only blocks that he opens come there from now on */
+    KVS_BORROWED_BY_MANY,   /* nobody's blocks do */
+};
 
 struct kvs_buffer {
     void *memory;    /* aligned to 2 MiB */
@@ -31,6 +40,8 @@ struct kvs_buffer {
     bool has_ended;     /* it does not grow any more */
     /* The rest is used by buffers.c alone, protected by its lock. */
     bool was_lent; /* to be reclaimed before it is used again */
+    enum kvs_borrowers borrowers;
+    uid_t borrower; /* if that is one */
     unsigned pins;
     struct kvs_buffer **slot;
     struct kvs_buffer *previous, *next;
@@ -42,9 +53,9 @@ struct kvs_buffer {
 int kvs_buffers_create(uint64_t budget, struct kvs_buffers **buffers_ret);
 void kvs_buffers_destroy(struct kvs_buffers *buffers);
 
-/* A buffer with room for `size`, pinned once; or NULL when the budget has no room even after
- * dropping every kept, unpinned buffer. */
-struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size);
+/* A buffer with room for `size`, pinned once, for a block that `user` opens; or NULL when the
+ * budget has no room even after dropping every kept, unpinned buffer. */
+struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size, uid_t user);
 
 /* Keeps a pinned buffer in *slot and unpins it. *slot must be NULL before. */
 void kvs_buffer_keep(struct kvs_buffers *buffers, struct kvs_buffer *buffer,
@@ -66,7 +77,9 @@ void kvs_buffers_make_lendable(struct kvs_buffers *buffers);
 /* Pins what *slot keeps until kvs_buffer_take_back(); its file then has `size` bytes. NULL: it was
  * dropped, it is no file, it was lent before, or too much is lent. */
 struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffer **slot,
-                                   size_t size);
+                                   size_t size, uid_t user);
+/* `user` may map what is lent, too. */
+void kvs_buffer_lend_also(struct kvs_buffers *buffers, struct kvs_buffer *buffer, uid_t user);
 void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
 
 /* One more pin of a buffer that has one. */

@@ -82,6 +82,7 @@ struct kvs_handle {
     int fd;              /* opened with the client's flags, O_APPEND and O_TRUNC left out */
     atomic_int plain_fd; /* the same without O_DIRECT, opened when alignment asks for it; or -1 */
     bool can_read, can_write, is_direct, is_noatime;
+    uid_t user;         /* who opened it, where it is a load */
     bool is_parallel;   /* the kernel sends the pieces of one write side by side */
     enum kvs_stat load; /* what its open for reading came to, counted when that is answered */
 

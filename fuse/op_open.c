@@ -119,6 +119,8 @@ void kvs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     }
     struct kvs_handle *handle = kvs_handle_create(fs, file, fd, fi->flags);
     kvs_file_put(fs, file);
+    if (handle != NULL)
+        handle->user = fuse_req_ctx(req)->uid;
     error = handle == NULL ? -ENOMEM : kvs_passthrough_admit(fs, handle);
     if (error == 0)
         error = prepare_handle(req, handle, fi->flags);

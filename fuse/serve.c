@@ -118,7 +118,7 @@ static int verify(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_verif
     size_t wanted = KVS_MAX(KVS_ALIGN_UP((size_t)st.st_size, KVS_IO_ALIGN), KVS_PIECE_SIZE);
     struct kvs_buffer *buffer = NULL;
     if (fs->options.buffers != KVS_BUFFERS_OFF)
-        buffer = kvs_buffer_take(fs->buffers, wanted);
+        buffer = kvs_buffer_take(fs->buffers, wanted, handle->user);
     struct kvs_reading reading = {
         .memory = buffer != NULL ? buffer->memory : kvs_worker_scratch(),
         .capacity = buffer != NULL ? buffer->capacity : KVS_SCRATCH_SIZE,

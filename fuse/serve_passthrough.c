@@ -274,7 +274,8 @@ static void begin_pinned(struct kvs_fs *fs, struct kvs_handle *handle, struct kv
 static void begin_lent(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_file_mode *mode)
 {
     struct kvs_file *file = handle->file;
-    struct kvs_buffer *buffer = kvs_buffer_lend(fs->buffers, &handle->buffer, handle->size);
+    struct kvs_buffer *buffer = kvs_buffer_lend(fs->buffers, &handle->buffer, handle->size,
+                                                handle->user);
 
     if (buffer == NULL)
         return;
@@ -310,6 +311,8 @@ static void enter_mode(struct kvs_fs *fs, struct kvs_handle *handle)
         else if (can_be_lent(fs, handle))
             begin_lent(fs, handle, mode);
     }
+    if (mode->lent != NULL && handle->can_read)
+        kvs_buffer_lend_also(fs->buffers, mode->lent, handle->user);
     handle->mode = mode->backing_id != 0 ? KVS_MODE_PASSTHROUGH : KVS_MODE_ORDINARY;
     if (handle->mode == KVS_MODE_PASSTHROUGH)
         mode->passthrough++;

@@ -70,8 +70,8 @@ static int set_up(void **state)
     pthread_mutex_init(&lent->file.mode_lock, NULL);
     pthread_mutex_init(&lent->file.mirror_lock, NULL);
     kvs_buffers_make_lendable(lent->fs.buffers);
-    kvs_buffer_keep(lent->fs.buffers, kvs_buffer_take(lent->fs.buffers, 6 * MIB), &lent->slot);
-    lent->file.mode.lent = kvs_buffer_lend(lent->fs.buffers, &lent->slot, MIB);
+    kvs_buffer_keep(lent->fs.buffers, kvs_buffer_take(lent->fs.buffers, 6 * MIB, 0), &lent->slot);
+    lent->file.mode.lent = kvs_buffer_lend(lent->fs.buffers, &lent->slot, MIB, 0);
     atomic_store(&lent->file.is_lent, true);
     *state = lent;
     return lent->file.mode.lent != NULL ? 0 : -1;
