@@ -161,9 +161,10 @@ static void start_waiting(struct kvs_pins *pins, struct kvs_pin *pin)
     pin->waits_since_ms = kvs_clock_ms();
     pin->previous = pins->last;
     pin->next = NULL;
+    if (pins->first == NULL) /* else the helper looks again when the first one's time is over */
+        pthread_cond_signal(&pins->changed);
     *(pins->last != NULL ? &pins->last->next : &pins->first) = pin;
     pins->last = pin;
-    pthread_cond_signal(&pins->changed);
 }
 
 /* Nobody finds the inode's pin any more. Gives it when nobody uses it: to be destroyed. */
