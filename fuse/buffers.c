@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@
 #include "core/verify.h"
 #include "fuse/memfd.h"
 
-#define MOST_FILES    1024 /* buffers with a descriptor of their own */
+#define MOST_FILES    1024 /* buffers with a descriptor of their own; at most an eighth of all */
 #define SMALL_PAGE    ((size_t)4096)
 #define CACHE_TIME_MS 2000 /* unused for so long: back to the system */
 #define MOST_LOOKS    16   /* at what is out, at a time */
@@ -356,6 +357,15 @@ static struct kvs_buffer *make_room(struct kvs_buffers *buffers, size_t size, ui
     return NULL;
 }
 
+/* Descriptors are for what clients open. */
+static bool may_have_file(const struct kvs_buffers *buffers)
+{
+    struct rlimit limit;
+
+    return buffers->files < MOST_FILES && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           buffers->files < limit.rlim_cur / 8;
+}
+
 struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size, uid_t user)
 {
     if (size > buffers->budget)
@@ -376,7 +386,7 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size, uid
     else
         buffer = make_room(buffers, capacity, limit, &user, &victims);
     bool is_counted = !buffer && has_room(buffers, capacity, limit);
-    bool is_file = is_counted && buffers->is_lendable && buffers->files < MOST_FILES;
+    bool is_file = is_counted && buffers->is_lendable && may_have_file(buffers);
     if (is_counted)
         buffers->block_bytes += capacity;
     if (is_file)

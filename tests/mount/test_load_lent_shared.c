@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <sys/fsuid.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -143,6 +144,29 @@ static void c24_what_clients_have_mapped_counts(void **state)
     close(open_lent_as(0, env, "b0")); // there is room again
 }
 
+/* The buffers' descriptors are not at the expense of what clients have open. */
+static void c19_buffers_leave_descriptors_to_clients(void **state)
+{
+    struct kvt_env *env = *state;
+    const struct rlimit few = {256, 256}; // of the daemon alone: nobody may raise it again
+    enum { COUNT = 180 };
+    char name[32];
+    int fds[COUNT];
+    start(env, "buffer_memory=256M");
+    assert_int_equal(prlimit(env->daemon, RLIMIT_NOFILE, &few, NULL), 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof(name), "b%u", i);
+        assert_int_equal(kvt_store(env, name, 5000, i, 0), 0);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof(name), "b%u", i);
+        fds[i] = kvt_open(kvt_mnt(env, name), O_RDONLY | O_DIRECT);
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        close(fds[i]);
+    kvt_stop(env); // the next test has its own
+}
+
 /* ---- all at once ---- */
 
 #define SEEDS 24
@@ -258,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         kvt_test(c11_pages_of_a_mapping_show_nobody_elses_block),
         kvt_test(c24_what_clients_have_mapped_counts),
+        kvt_test(c19_buffers_leave_descriptors_to_clients),
         kvt_test(c11_readers_have_the_block_that_they_opened),
     };
     return kvt_main("load_lent_shared", tests, COUNT_OF(tests), KVT_DISKS);
