@@ -27,6 +27,7 @@ struct kvs_pin;
 struct kvs_file_mode {
     unsigned ordinary, passthrough; /* handles */
     int backing_id;                 /* the kernel's number while there are any of the latter */
+    bool stays;                     /* somebody waited in vain for these to be released */
     /* What the kernel reads, one of these: others may be mapping it. */
     struct kvs_pin *pin;     /* the pages that the mode began with */
     struct kvs_buffer *lent; /* or memory of ours */

@@ -235,8 +235,11 @@ int kvs_passthrough_admit(struct kvs_fs *fs, struct kvs_handle *handle)
     if (!handle->can_write)
         return 0;
     pthread_mutex_lock(&file->mode_lock);
-    if (file->mode.lent != NULL)
-        wait_for_releases(file, is_unseen ? RELEASE_PATIENCE_MS : WRITE_RELEASE_PATIENCE_MS);
+    if (file->mode.lent != NULL && is_unseen)
+        wait_for_releases(file, RELEASE_PATIENCE_MS);
+    else if (file->mode.lent != NULL && !file->mode.stays)
+        wait_for_releases(file, WRITE_RELEASE_PATIENCE_MS);
+    file->mode.stays = file->mode.passthrough > 0;
     bool is_refused = is_unseen && file->mode.lent != NULL;
     pthread_mutex_unlock(&file->mode_lock);
     if (is_refused)
@@ -337,6 +340,7 @@ static void leave_mode(struct kvs_fs *fs, struct kvs_handle *handle)
         mode->pin = NULL;
         lent = mode->lent;
         mode->lent = NULL;
+        mode->stays = false;
         atomic_store(&handle->file->is_lent, false);
         pthread_cond_broadcast(&handle->file->mode_ended);
     }

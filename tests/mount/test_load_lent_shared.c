@@ -167,6 +167,28 @@ static void c19_buffers_leave_descriptors_to_clients(void **state)
     kvt_stop(env); // the next test has its own
 }
 
+/* Who writes waits for loads that are over, but not again and again for one that is not. */
+static void c24_a_reader_that_stays_slows_no_writer(void **state)
+{
+    struct kvt_env *env = *state;
+    start(env, NULL);
+    assert_int_equal(kvt_store(env, "a", MIB, 1, 0), 0);
+    int reader = open_lent_as(0, env, "a");
+    uint64_t before = kvt_now_ms();
+    for (unsigned i = 0; i < 400; i++)
+        assert_int_equal(kvt_close(kvt_open(kvt_mnt(env, "a"), O_WRONLY)), 0);
+    assert_true(kvt_now_ms() - before < 400 * 5); // ms that each would wait
+    int writer = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+    kvt_put(writer, 4096, 2, 0);
+    unsigned char *block = kvt_block(4096, 2), *bytes = kvt_block(4096, 3);
+    assert_int_equal(pread(reader, bytes, 4096, 0), 4096);
+    assert_memory_equal(bytes, block, 4096);
+    free(block);
+    free(bytes);
+    assert_int_equal(kvt_close(writer), 0);
+    close(reader);
+}
+
 /* ---- all at once ---- */
 
 #define SEEDS 24
@@ -283,6 +305,7 @@ int main(void)
         kvt_test(c11_pages_of_a_mapping_show_nobody_elses_block),
         kvt_test(c24_what_clients_have_mapped_counts),
         kvt_test(c19_buffers_leave_descriptors_to_clients),
+        kvt_test(c24_a_reader_that_stays_slows_no_writer),
         kvt_test(c11_readers_have_the_block_that_they_opened),
     };
     return kvt_main("load_lent_shared", tests, COUNT_OF(tests), KVT_DISKS);
