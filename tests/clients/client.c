@@ -2,6 +2,7 @@
 // Content from a seed, names, and the small steps that the sequences share.
 #include "tests/clients/client.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,35 +24,31 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
-static uint64_t content_word(uint64_t offset, uint64_t seed)
+/* The 8 bytes around `offset`, as they lie in memory. */
+static uint64_t content_word(uint64_t offset, uint64_t seed_mixed)
 {
-    return mix(mix(seed) + offset / 8);
-}
-
-static unsigned char content_byte(uint64_t word, uint64_t offset)
-{
-    return (unsigned char)(word >> (8 * (offset % 8)));
+    return htole64(mix(seed_mixed + offset / 8));
 }
 
 void client_fill(void *data, size_t size, uint64_t offset, uint64_t seed)
 {
-    unsigned char *bytes = data;
-    uint64_t word = content_word(offset, seed);
-    for (size_t i = 0; i < size; i++) {
-        if ((offset + i) % 8 == 0)
-            word = content_word(offset + i, seed);
-        bytes[i] = content_byte(word, offset + i);
+    uint64_t seed_mixed = mix(seed);
+    for (size_t done = 0, len = 0; done < size; done += len) {
+        uint64_t word = content_word(offset + done, seed_mixed);
+        size_t skip = (offset + done) % sizeof(word);
+        len = KVS_MIN(sizeof(word) - skip, size - done);
+        memcpy((char *)data + done, (char *)&word + skip, len);
     }
 }
 
 int client_check(const void *data, size_t size, uint64_t offset, uint64_t seed)
 {
-    const unsigned char *bytes = data;
-    uint64_t word = content_word(offset, seed);
-    for (size_t i = 0; i < size; i++) {
-        if ((offset + i) % 8 == 0)
-            word = content_word(offset + i, seed);
-        if (bytes[i] != content_byte(word, offset + i))
+    uint64_t seed_mixed = mix(seed);
+    for (size_t done = 0, len = 0; done < size; done += len) {
+        uint64_t word = content_word(offset + done, seed_mixed);
+        size_t skip = (offset + done) % sizeof(word);
+        len = KVS_MIN(sizeof(word) - skip, size - done);
+        if (memcmp((const char *)data + done, (char *)&word + skip, len) != 0)
             return CLIENT_WRONG_BYTES;
     }
     return 0;
