@@ -15,6 +15,9 @@
 #ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
 #define MFD_NOEXEC_SEAL 8U
 #endif
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
 #ifndef MADV_COLLAPSE /* Linux 6.1 */
 #define MADV_COLLAPSE 25
 #endif
@@ -31,11 +34,24 @@ static int open_counted(int fd)
 
 /* Page faults give a memfd huge pages only where the administrator says so; whoever asks for them
  * by name gets them. It takes a page to collapse around. */
-static void make_huge(char *memory, size_t size)
+static int make_huge(char *memory, size_t size)
 {
     for (size_t at = 0; at < size; at += KVS_HUGE_PAGE)
-        *(volatile char *)(memory + at) = 0;
+        if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
+            return -errno;
     madvise(memory, size, MADV_COLLAPSE);
+    return 0;
+}
+
+/* Its pages are made now: nothing reserves them, and where there are none (a strict commit limit)
+ * whoever touches one is killed. */
+static int make_pages(char *memory, size_t size)
+{
+    int error = size >= KVS_HUGE_PAGE ? make_huge(memory, size) : 0;
+
+    if (error == 0 && madvise(memory, size, MADV_POPULATE_WRITE) < 0)
+        error = -errno;
+    return error;
 }
 
 int kvs_memfd_create(void *memory, size_t size)
@@ -51,8 +67,9 @@ int kvs_memfd_create(void *memory, size_t size)
     if (ftruncate(fd, (off_t)room) < 0 ||
         mmap(memory, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
         return -errno;
-    if (room >= KVS_HUGE_PAGE)
-        make_huge(memory, room);
+    int error = make_pages(memory, room);
+    if (error != 0)
+        return error;
     if (room > size && ftruncate(fd, (off_t)size) < 0)
         return -errno;
     return kvs_steal_fd(&fd);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that is a file: who has it, and who read it.
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,8 +21,25 @@
 #define MIB  ((size_t)1 << 20)
 #define SIZE (4 * MIB)
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 static char *memory;
 static int fd = -1;
+static size_t bytes_left = SIZE_MAX; /* that MADV_POPULATE_WRITE makes */
+
+int __real_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice);
+
+int __wrap_madvise(void *at, size_t size, int advice)
+{
+    if (advice == MADV_POPULATE_WRITE && size > bytes_left) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return __real_madvise(at, size, advice);
+}
 
 static int set_up(void **state)
 {
@@ -113,11 +132,35 @@ static void reads_are_noticed(void **state)
     }
 }
 
+/* It is refused, and nobody is killed at a page that is not there. */
+static void it_has_all_its_pages_or_is_refused(void **state)
+{
+    static const size_t sizes[] = {4096, MIB, 2 * MIB, SIZE};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char *other = kvs_buffers_map(2 * SIZE);
+        struct stat st;
+        assert_non_null(other);
+        bytes_left = 0;
+        assert_int_equal(kvs_memfd_create(other, sizes[i]), -ENOMEM);
+        bytes_left = SIZE_MAX;
+        munmap(other, 2 * SIZE);
+        other = kvs_buffers_map(2 * SIZE);
+        assert_non_null(other);
+        int file = kvs_memfd_create(other, sizes[i]);
+        assert_true(file >= 0);
+        assert_int_equal(fstat(file, &st), 0);
+        assert_int_equal((size_t)st.st_blocks * 512, sizes[i]);
+        close(file);
+        munmap(other, 2 * SIZE);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(memory_and_file_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_has_huge_pages, set_up, tear_down),
+        cmocka_unit_test(it_has_all_its_pages_or_is_refused),
         cmocka_unit_test_setup_teardown(it_is_shared_while_somebody_has_it_open_or_mapped, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(reads_are_noticed, set_up, tear_down),
