@@ -63,6 +63,8 @@ int kvs_memfd_create(void *memory, size_t size)
     kvs_cleanup_fd int fd = open_counted(uncounted);
     if (fd < 0)
         return fd;
+    if (!kvs_memfd_is_unshared(fd)) /* no leases here (fs.leases-enable): it never would be */
+        return -EOPNOTSUPP;
     size_t room = size >= KVS_HUGE_PAGE / 2 ? KVS_ALIGN_UP(size, KVS_HUGE_PAGE) : size;
     if (ftruncate(fd, (off_t)room) < 0 ||
         mmap(memory, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)

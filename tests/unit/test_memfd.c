@@ -29,6 +29,24 @@ static char *memory;
 static int fd = -1;
 static size_t bytes_left = SIZE_MAX; /* that MADV_POPULATE_WRITE makes */
 
+static bool has_leases = true;
+
+int __real_fcntl64(int file, int command, ...);
+int __wrap_fcntl64(int file, int command, ...);
+
+int __wrap_fcntl64(int file, int command, ...)
+{
+    va_list arguments;
+    va_start(arguments, command);
+    long argument = va_arg(arguments, long);
+    va_end(arguments);
+    if (command == F_SETLEASE && !has_leases) {
+        errno = EINVAL;
+        return -1;
+    }
+    return __real_fcntl64(file, command, argument);
+}
+
 int __real_madvise(void *at, size_t size, int advice);
 int __wrap_madvise(void *at, size_t size, int advice);
 
@@ -155,12 +173,24 @@ static void it_has_all_its_pages_or_is_refused(void **state)
     }
 }
 
+/* Where nobody can tell who has it, it could be lent once and never be used again. */
+static void without_leases_it_is_refused(void **state)
+{
+    char *other = kvs_buffers_map(MIB * 2);
+    assert_non_null(other);
+    has_leases = false;
+    assert_int_equal(kvs_memfd_create(other, 4096), -EOPNOTSUPP);
+    has_leases = true;
+    munmap(other, MIB * 2);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(memory_and_file_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_has_huge_pages, set_up, tear_down),
         cmocka_unit_test(it_has_all_its_pages_or_is_refused),
+        cmocka_unit_test(without_leases_it_is_refused),
         cmocka_unit_test_setup_teardown(it_is_shared_while_somebody_has_it_open_or_mapped, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(reads_are_noticed, set_up, tear_down),
