@@ -4,12 +4,14 @@
 #include "tests/mount/fixture_metrics.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -189,6 +191,80 @@ static void c24_a_reader_that_stays_slows_no_writer(void **state)
     close(reader);
 }
 
+/* A block that was unlinked, or replaced, has no name by which to read what is written to it. */
+static void c11_a_reader_sees_writes_to_what_has_no_name(void **state)
+{
+    struct kvt_env *env = *state;
+    start(env, NULL);
+    for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
+        assert_int_equal(kvt_store(env, "a", MIB, 1, 0), 0);
+        int reader = open_lent_as(0, env, "a");
+        int writer = kvt_open(kvt_mnt(env, "a"), O_WRONLY);
+        if (is_replaced)
+            assert_int_equal(kvt_store(env, "a", MIB, 5, 0), 0);
+        else
+            assert_int_equal(unlink(kvt_mnt(env, "a")), 0);
+        kvt_put(writer, MIB + 4096, 2, 0);
+        unsigned char *block = kvt_block(MIB + 4096, 2), *bytes = kvt_block(2 * MIB, 3);
+        ssize_t n = pread(reader, bytes, 2 * MIB, 0);
+        assert_true(n >= (ssize_t)MIB);
+        assert_memory_equal(bytes, block, n);
+        assert_int_equal(ftruncate(writer, 5), 0);
+        assert_int_equal(pread(reader, bytes, MIB, 0), 5);
+        free(block);
+        free(bytes);
+        close(writer);
+        close(reader);
+    }
+    assert_int_equal(kvt_load(env, "a", MIB, 5, KVT_DIRECT), 0);
+}
+
+static void load_until_killed(struct kvt_env *env)
+{
+    unsigned char *bytes = kvt_block(2 * MIB, 0);
+    for (unsigned i = 0;; i++) {
+        int fd = open(kvt_mnt(env, i % 2 ? "a" : "b"), O_RDONLY | O_DIRECT | O_CLOEXEC);
+        (void)!pread(fd, bytes, 2 * MIB, 0);
+        (void)!mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+        if (i % 8 != 0)
+            close(fd);
+    }
+}
+
+/* Whoever is killed while he opens, reads or has it mapped leaves nothing behind. */
+static void c24_killed_clients_leave_nothing(void **state)
+{
+    struct kvt_env *env = *state;
+    start(env, "buffer_memory=64M");
+    assert_int_equal(kvt_store(env, "a", 2 * MIB, 1, 0), 0);
+    assert_int_equal(kvt_store(env, "b", MIB + 5, 2, 0), 0);
+    usleep(100000); // released
+    unsigned fds = kvt_count_fds(env->daemon);
+    for (unsigned i = 0; i < 60; i++) {
+        pid_t children[3];
+        for (unsigned j = 0; j < COUNT_OF(children); j++) {
+            children[j] = fork();
+            if (children[j] == 0)
+                load_until_killed(env);
+        }
+        usleep(i * 500);
+        for (unsigned j = 0; j < COUNT_OF(children); j++) {
+            kill(children[j], SIGKILL);
+            assert_int_equal(waitpid(children[j], NULL, 0), children[j]);
+        }
+    }
+    kvt_wait_for(kvt_count_fds(env->daemon) <= fds);
+    int held[5]; // had it left anything, there would be no room to lend these
+    for (unsigned i = 0; i < COUNT_OF(held); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "c%u", i);
+        assert_int_equal(kvt_store(env, name, 2 * MIB, 10 + i, 0), 0);
+        held[i] = open_lent_as(0, env, name);
+    }
+    for (unsigned i = 0; i < COUNT_OF(held); i++)
+        close(held[i]);
+}
+
 /* ---- all at once ---- */
 
 #define SEEDS 24
@@ -306,6 +382,8 @@ int main(void)
         kvt_test(c24_what_clients_have_mapped_counts),
         kvt_test(c19_buffers_leave_descriptors_to_clients),
         kvt_test(c24_a_reader_that_stays_slows_no_writer),
+        kvt_test(c11_a_reader_sees_writes_to_what_has_no_name),
+        kvt_test(c24_killed_clients_leave_nothing),
         kvt_test(c11_readers_have_the_block_that_they_opened),
     };
     return kvt_main("load_lent_shared", tests, COUNT_OF(tests), KVT_DISKS);
