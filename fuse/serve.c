@@ -361,10 +361,12 @@ void kvs_serve_read(fuse_req_t req, struct kvs_fs *fs, struct kvs_handle *handle
 
 void kvs_serve_close(struct kvs_fs *fs, struct kvs_handle *handle)
 {
-    if (handle->is_lender && kvs_memfd_was_read(handle->buffer->fd))
-        touch_atime(handle);
+    bool was_read = handle->is_lender && kvs_memfd_was_read(handle->buffer->fd);
+
     kvs_passthrough_release(fs, handle);
     kvs_buffer_give_up(fs->buffers, &handle->buffer);
+    if (was_read) /* last: the file system below may hang */
+        touch_atime(handle);
     free(handle->piece_sums);
     handle->piece_sums = NULL;
 }

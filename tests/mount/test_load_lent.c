@@ -458,6 +458,24 @@ static void c24_a_change_that_hangs_holds_up_no_reader(void **state)
     free(bytes);
 }
 
+/* The last thing that a load leaves below is its access time. */
+static void c24_an_access_time_that_hangs_keeps_nothing_lent(void **state)
+{
+    struct kvt_env *env = *state;
+    start(env, NULL);
+    int reader = store_and_open(env, SIZE);
+    check_bytes(reader, SIZE, 1);
+    kvt_fault(env, "clear\nread 1 hang\n");
+    close(reader);
+    kvt_wait_for(kvt_fault_report_has(env, "hit 1"));
+    int both = open(kvt_mnt(env, "a"), O_RDWR | O_TRUNC | O_CLOEXEC);
+    int error = both < 0 ? errno : 0;
+    kvt_fault(env, "release\n");
+    kvt_fault(env, "clear\n");
+    assert_int_equal(error, 0);
+    assert_int_equal(kvt_close(both), 0);
+}
+
 /* ---- all at once ---- */
 
 struct storm {
@@ -549,6 +567,7 @@ int main(void)
     const struct CMUnitTest faults[] = {
         kvt_test(c14_where_a_change_cannot_be_read_a_reader_finds_the_end),
         kvt_test(c24_a_change_that_hangs_holds_up_no_reader),
+        kvt_test(c24_an_access_time_that_hangs_keeps_nothing_lent),
     };
     int failed = kvt_main("load_lent", tests, COUNT_OF(tests), KVT_DISKS);
     return failed + kvt_main("load_lent_faults", faults, COUNT_OF(faults), KVT_FAULTFS);
