@@ -19,8 +19,9 @@
 
 #define MOST_FILES    1024 /* buffers with a descriptor of their own; at most an eighth of all */
 #define SMALL_PAGE    ((size_t)4096)
-#define CACHE_TIME_MS 2000 /* unused for so long: back to the system */
-#define MOST_LOOKS    16   /* at what is out, at a time */
+#define CACHE_TIME_MS 2000 /* unused for so long: back to the system, but for KEPT_BYTES: */
+#define KEPT_BYTES    ((uint64_t)16 << 20) /* new pages can cost more than a load */
+#define MOST_LOOKS    16                   /* at what is out, at a time */
 
 /* Oldest first. */
 struct list {
@@ -35,7 +36,8 @@ struct list {
  */
 struct kvs_buffers {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* something was cached, or `is_ending` */
+    pthread_cond_t changed; /* the helper has something to do, or `is_ending` */
+    bool is_resting;        /* it waits for that, and not for some time to pass */
     pthread_t helper;
     bool is_ending;
     uint64_t budget;
@@ -47,6 +49,7 @@ struct kvs_buffers {
     struct list kept;
     struct list out;
     struct list cached;
+    uint64_t cached_bytes;
 };
 
 static void list_append(struct list *list, struct kvs_buffer *buffer)
@@ -155,12 +158,25 @@ static void count_out(struct kvs_buffers *buffers, const struct kvs_buffer *buff
     buffers->files -= buffer->fd >= 0;
 }
 
+static void wake_helper(struct kvs_buffers *buffers)
+{
+    if (buffers->is_resting)
+        pthread_cond_signal(&buffers->changed);
+}
+
 static void cache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
 {
     buffer->freed_at_ms = kvs_clock_ms();
-    if (!buffers->cached.first)
-        pthread_cond_signal(&buffers->changed);
     list_append(&buffers->cached, buffer);
+    buffers->cached_bytes += buffer->capacity;
+    if (buffers->cached_bytes > KEPT_BYTES)
+        wake_helper(buffers);
+}
+
+static void uncache_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
+{
+    list_remove(&buffers->cached, buffer);
+    buffers->cached_bytes -= buffer->capacity;
 }
 
 /* What was lent can hold another block when nobody else has it open or mapped. The kernel closes a
@@ -195,9 +211,8 @@ static void free_buffer(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
         cache_buffer(buffers, buffer);
         return;
     }
-    if (!buffers->out.first)
-        pthread_cond_signal(&buffers->changed);
     list_append(&buffers->out, buffer);
+    wake_helper(buffers);
 }
 
 static void *run_helper(void *argument)
@@ -207,9 +222,12 @@ static void *run_helper(void *argument)
     pthread_mutex_lock(&buffers->lock);
     while (!buffers->is_ending) {
         collect(buffers);
-        struct kvs_buffer *oldest = buffers->cached.first;
+        struct kvs_buffer *oldest = buffers->cached_bytes > KEPT_BYTES ? buffers->cached.first
+                                                                       : NULL;
         if (!oldest && !buffers->out.first) {
+            buffers->is_resting = true;
             pthread_cond_wait(&buffers->changed, &buffers->lock);
+            buffers->is_resting = false;
             continue;
         }
         int64_t now_ms = kvs_clock_ms();
@@ -221,7 +239,7 @@ static void *run_helper(void *argument)
             continue;
         }
         struct list victims = {0};
-        list_remove(&buffers->cached, oldest);
+        uncache_buffer(buffers, oldest);
         list_append(&victims, oldest);
         count_out(buffers, oldest);
         pthread_mutex_unlock(&buffers->lock);
@@ -323,7 +341,7 @@ static struct kvs_buffer *pop_victim(struct kvs_buffers *buffers)
 {
     struct kvs_buffer *victim = buffers->cached.first;
     if (victim) {
-        list_remove(&buffers->cached, victim);
+        uncache_buffer(buffers, victim);
         return victim;
     }
     victim = buffers->kept.first;
@@ -382,7 +400,7 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size, uid
     collect(buffers);
     struct kvs_buffer *buffer = find_cached(buffers, capacity, user);
     if (buffer)
-        list_remove(&buffers->cached, buffer);
+        uncache_buffer(buffers, buffer);
     else
         buffer = make_room(buffers, capacity, limit, &user, &victims);
     bool is_counted = !buffer && has_room(buffers, capacity, limit);

@@ -49,7 +49,7 @@ struct kvs_buffer {
 };
 
 /* 0 or -ENOMEM. A helper thread gives unused memory back to the system some seconds after its last
- * use. */
+ * use, but for 16 MiB. */
 int kvs_buffers_create(uint64_t budget, struct kvs_buffers **buffers_ret);
 void kvs_buffers_destroy(struct kvs_buffers *buffers);
 

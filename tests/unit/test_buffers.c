@@ -175,11 +175,16 @@ static void a_pinned_buffer_outlives_its_slot(void **state)
 
 static void unused_memory_goes_back_to_the_system(void **state)
 {
-    kvs_buffer_unpin(*state, kvs_buffer_take(*state, 8 * MIB, 0));
-    kvs_buffer_unpin(*state, kvs_buffer_take(*state, 4096, 0));
-    for (int i = 0; i < 2000 && kvs_buffers_used(*state) > 0; i++)
+    struct kvs_buffer *old = kvs_buffer_take(*state, 8 * MIB, 0);
+    struct kvs_buffer *new = kvs_buffer_take(*state, 12 * MIB, 0);
+    kvs_buffer_unpin(*state, old);
+    kvs_buffer_unpin(*state, new);
+    for (int i = 0; i < 2000 && kvs_buffers_used(*state) > 12 * MIB; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    assert_int_equal(kvs_buffers_used(*state), 0);
+    assert_int_equal(kvs_buffers_used(*state), 12 * MIB); /* and no less */
+    nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+    assert_ptr_equal(kvs_buffer_take(*state, 12 * MIB, 0), new);
+    kvs_buffer_unpin(*state, new);
 }
 
 #define THREADS 8
