@@ -19,7 +19,7 @@
 
 #define MOST_FILES    1024 /* buffers with a descriptor of their own; at most an eighth of all */
 #define SMALL_PAGE    ((size_t)4096)
-#define CACHE_TIME_MS 2000 /* unused for so long: back to the system, but for KEPT_BYTES: */
+#define CACHE_TIME_MS 10000 /* unused for so long: back to the system, but for KEPT_BYTES: */
 #define KEPT_BYTES    ((uint64_t)16 << 20) /* new pages can cost more than a load */
 #define MOST_LOOKS    16                   /* at what is out, at a time */
 

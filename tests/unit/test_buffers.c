@@ -182,7 +182,7 @@ static void unused_memory_goes_back_to_the_system(void **state)
     for (int i = 0; i < 2000 && kvs_buffers_used(*state) > 12 * MIB; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(kvs_buffers_used(*state), 12 * MIB); /* and no less */
-    nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = 11}, NULL);
     assert_ptr_equal(kvs_buffer_take(*state, 12 * MIB, 0), new);
     kvs_buffer_unpin(*state, new);
 }
@@ -339,7 +339,7 @@ static void what_a_client_has_mapped_counts(void **state)
         kvs_buffer_take_back(*state, lent);
         kvs_buffer_give_up(*state, &slots[i]);
     }
-    sleep(5); /* what is unused has gone back to the system */
+    sleep(11); /* what is unused has gone back to the system */
     assert_int_equal(kvs_buffers_used(*state), 12 * MIB);
     kvs_buffer_keep(*state, kvs_buffer_take(*state, 6 * MIB, 0), &slots[2]);
     assert_null(kvs_buffer_lend(*state, &slots[2], 6 * MIB, 0));
@@ -349,7 +349,8 @@ static void what_a_client_has_mapped_counts(void **state)
     struct kvs_buffer *large = kvs_buffer_take(*state, 24 * MIB, 0);
     assert_non_null(large);
     kvs_buffer_unpin(*state, large);
-    sleep(5);
+    for (int i = 0; i < 2000 && kvs_buffers_used(*state) > 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(kvs_buffers_used(*state), 0);
 }
 
