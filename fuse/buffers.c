@@ -3,6 +3,7 @@
 #include "fuse/buffers.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@
 #define SMALL_PAGE    ((size_t)4096)
 #define CACHE_TIME_MS 10000 /* unused for so long: back to the system, but for KEPT_BYTES: */
 #define KEPT_BYTES    ((uint64_t)16 << 20) /* new pages can cost more than a load */
-#define MOST_LOOKS    16                   /* at what is out, at a time */
+#define MOST_LOOKS    16                   /* at what is out, by who takes a buffer */
+#define OUT_TICK_MS   1000                 /* ... and at all of it, by the helper */
 
 /* Oldest first. */
 struct list {
@@ -190,12 +192,12 @@ static bool reclaim(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
     return true;
 }
 
-/* Looks at what is out, the longest first, and at some of it only. */
-static void collect(struct kvs_buffers *buffers)
+/* Looks at what is out, the longest first, and at `most` of it. */
+static void collect(struct kvs_buffers *buffers, unsigned most)
 {
     struct kvs_buffer *buffer = buffers->out.first, *last = buffers->out.last, *next = NULL;
 
-    for (unsigned i = 0; buffer && i < MOST_LOOKS; i++, buffer = next) {
+    for (unsigned i = 0; buffer && i < most; i++, buffer = next) {
         next = buffer == last ? NULL : buffer->next;
         list_remove(&buffers->out, buffer);
         if (reclaim(buffers, buffer))
@@ -221,7 +223,7 @@ static void *run_helper(void *argument)
 
     pthread_mutex_lock(&buffers->lock);
     while (!buffers->is_ending) {
-        collect(buffers);
+        collect(buffers, UINT_MAX);
         struct kvs_buffer *oldest = buffers->cached_bytes > KEPT_BYTES ? buffers->cached.first
                                                                        : NULL;
         if (!oldest && !buffers->out.first) {
@@ -231,8 +233,10 @@ static void *run_helper(void *argument)
             continue;
         }
         int64_t now_ms = kvs_clock_ms();
-        int64_t due_ms = (oldest ? oldest->freed_at_ms : now_ms) + CACHE_TIME_MS;
-        if (!oldest || now_ms < due_ms) {
+        int64_t due_ms = oldest ? oldest->freed_at_ms + CACHE_TIME_MS : now_ms + OUT_TICK_MS;
+        if (buffers->out.first)
+            due_ms = KVS_MIN(due_ms, now_ms + OUT_TICK_MS);
+        if (!oldest || now_ms < oldest->freed_at_ms + CACHE_TIME_MS) {
             struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
                                    .tv_nsec = (long)(due_ms % 1000) * 1000000};
             pthread_cond_timedwait(&buffers->changed, &buffers->lock, &due);
@@ -397,7 +401,7 @@ struct kvs_buffer *kvs_buffer_take(struct kvs_buffers *buffers, size_t size, uid
         pthread_mutex_unlock(&buffers->lock);
         return NULL;
     }
-    collect(buffers);
+    collect(buffers, MOST_LOOKS);
     struct kvs_buffer *buffer = find_cached(buffers, capacity, user);
     if (buffer)
         uncache_buffer(buffers, buffer);
@@ -546,7 +550,7 @@ bool kvs_buffers_reserve(struct kvs_buffers *buffers, size_t size)
     pthread_mutex_lock(&buffers->lock);
     bool has = size <= buffers->budget / 2 - KVS_MIN(buffers->reserved_bytes, buffers->budget / 2);
     if (has) {
-        collect(buffers);
+        collect(buffers, MOST_LOOKS);
         make_room(buffers, size, UINT64_MAX, NULL, &victims);
         has = has_room(buffers, size, UINT64_MAX);
     }
