@@ -23,7 +23,8 @@ static void status_shows_a_mount(void **state)
 {
     struct kvt_env *env = *state;
     char said[16384], expected[PATH_MAX + 64];
-    kvt_remount(env);
+    kvt_stop(env);
+    kvt_start(env, "passthrough=off"); // or it depends on when the store's handle is released
     assert_int_equal(kvt_store(env, "a", 4096, 1, 0), 0);
     assert_int_equal(kvt_load(env, "a", 4096, 1, KVT_DIRECT), 0);
     assert_int_equal(status(env, NULL, env->mnt, said), 0);
