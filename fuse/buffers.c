@@ -87,12 +87,6 @@ static size_t capacity_for(const struct kvs_buffers *buffers, size_t size)
     return KVS_ALIGN_UP(KVS_MAX(size, (size_t)1), unit);
 }
 
-/* Addresses are plenty: what is cut out of huge pages is mapped with room for them. */
-static size_t mapped_size(size_t capacity)
-{
-    return capacity >= KVS_HUGE_PAGE / 2 ? KVS_ALIGN_UP(capacity, KVS_HUGE_PAGE) : capacity;
-}
-
 /* Maps more than is wanted and cuts off both ends: mmap aligns to small pages only. */
 void *kvs_buffers_map(size_t size)
 {
@@ -116,7 +110,7 @@ static struct kvs_buffer *map_buffer(size_t capacity, bool is_file)
     struct kvs_buffer *buffer = calloc(1, sizeof(*buffer));
     if (!buffer)
         return NULL;
-    size_t mapped = mapped_size(capacity);
+    size_t mapped = kvs_memfd_room(capacity);
     buffer->fd = -1;
     buffer->memory = kvs_buffers_map(mapped);
     if (buffer->memory && is_file) {
@@ -138,7 +132,7 @@ static struct kvs_buffer *map_buffer(size_t capacity, bool is_file)
 /* At the end of all also what clients have mapped: that lives on with them. */
 static void unmap(struct kvs_buffer *buffer)
 {
-    munmap(buffer->memory, mapped_size(buffer->capacity));
+    munmap(buffer->memory, kvs_memfd_room(buffer->capacity));
     if (buffer->fd >= 0)
         close(buffer->fd);
     free(buffer);
@@ -510,7 +504,7 @@ struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffe
     }
     pthread_mutex_unlock(&buffers->lock);
     if (buffer && ftruncate(buffer->fd, (off_t)size) < 0) {
-        kvs_buffer_take_back(buffers, buffer);
+        kvs_buffer_unpin(buffers, buffer);
         return NULL;
     }
     return buffer;
@@ -520,13 +514,6 @@ void kvs_buffer_lend_also(struct kvs_buffers *buffers, struct kvs_buffer *buffer
 {
     pthread_mutex_lock(&buffers->lock);
     note_borrower(buffer, user);
-    pthread_mutex_unlock(&buffers->lock);
-}
-
-void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer)
-{
-    pthread_mutex_lock(&buffers->lock);
-    drop_pin(buffers, buffer);
     pthread_mutex_unlock(&buffers->lock);
 }
 

@@ -33,7 +33,8 @@ enum kvs_borrowers {
 
 struct kvs_buffer {
     void *memory;    /* aligned to 2 MiB */
-    size_t capacity; /* at least what was asked for; a multiple of 2 MiB (small ones: of 4 KiB) */
+    size_t capacity; /* at least what was asked for; a multiple of 2 MiB, of a file of 1 MiB
+                      * (small ones: of 4 KiB) */
     int fd;          /* the same memory as a file; or -1 */
     /* While it is lent, mirror.c's: */
     uint64_t lent_size; /* where the file ends */
@@ -74,13 +75,12 @@ void kvs_buffer_give_up(struct kvs_buffers *buffers, struct kvs_buffer **slot);
 /* From now on new buffers can be lent. */
 void kvs_buffers_make_lendable(struct kvs_buffers *buffers);
 
-/* Pins what *slot keeps until kvs_buffer_take_back(); its file then has `size` bytes. NULL: it was
+/* Pins what *slot keeps until kvs_buffer_unpin(); its file then has `size` bytes. NULL: it was
  * dropped, it is no file, it was lent before, or too much is lent. */
 struct kvs_buffer *kvs_buffer_lend(struct kvs_buffers *buffers, struct kvs_buffer **slot,
                                    size_t size, uid_t user);
 /* `user` may map what is lent, too. */
 void kvs_buffer_lend_also(struct kvs_buffers *buffers, struct kvs_buffer *buffer, uid_t user);
-void kvs_buffer_take_back(struct kvs_buffers *buffers, struct kvs_buffer *buffer);
 
 /* One more pin of a buffer that has one. */
 void kvs_buffer_share(struct kvs_buffers *buffers, struct kvs_buffer *buffer);

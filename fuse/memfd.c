@@ -54,6 +54,12 @@ static int make_pages(char *memory, size_t size)
     return error;
 }
 
+/* Addresses are plenty. */
+size_t kvs_memfd_room(size_t size)
+{
+    return size >= KVS_HUGE_PAGE / 2 ? KVS_ALIGN_UP(size, KVS_HUGE_PAGE) : size;
+}
+
 int kvs_memfd_create(void *memory, size_t size)
 {
     kvs_cleanup_fd int uncounted = memfd_create("kvseal", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -65,7 +71,7 @@ int kvs_memfd_create(void *memory, size_t size)
         return fd;
     if (!kvs_memfd_is_unshared(fd)) /* no leases here (fs.leases-enable): it never would be */
         return -EOPNOTSUPP;
-    size_t room = size >= KVS_HUGE_PAGE / 2 ? KVS_ALIGN_UP(size, KVS_HUGE_PAGE) : size;
+    size_t room = kvs_memfd_room(size);
     if (ftruncate(fd, (off_t)room) < 0 ||
         mmap(memory, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
         return -errno;

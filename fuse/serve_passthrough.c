@@ -291,7 +291,7 @@ static void begin_lent(struct kvs_fs *fs, struct kvs_handle *handle, struct kvs_
     handle->is_lender = mode->backing_id != 0;
     if (!handle->is_lender) {
         atomic_store(&file->is_lent, false);
-        kvs_buffer_take_back(fs->buffers, buffer);
+        kvs_buffer_unpin(fs->buffers, buffer);
         return;
     }
     announce_lend(fs->passthrough, NULL);
@@ -349,7 +349,7 @@ static void leave_mode(struct kvs_fs *fs, struct kvs_handle *handle)
     if (pin != NULL)
         kvs_pins_put(fs->pins, pin);
     if (lent != NULL)
-        kvs_buffer_take_back(fs->buffers, lent);
+        kvs_buffer_unpin(fs->buffers, lent);
 }
 
 /* Its reads and writes come to the daemon, but a load that has its block pinned goes past it. */

@@ -248,7 +248,7 @@ static void what_is_lent_is_used_again_when_nobody_has_it(void **state)
     int kernels = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(kernels >= 0);
     kvs_buffer_give_up(*state, &slot);
-    kvs_buffer_take_back(*state, lent);
+    kvs_buffer_unpin(*state, lent);
 
     struct kvs_buffer *other = kvs_buffer_take(*state, 4 * MIB, 0);
     assert_ptr_not_equal(other, lent);
@@ -278,7 +278,7 @@ static void what_is_lent_is_not_dropped_and_is_bounded(void **state)
     for (int i = 0; i < 2; i++) {
         assert_ptr_equal(slots[i], lent[i]);
         kvs_buffer_give_up(*state, &slots[i]);
-        kvs_buffer_take_back(*state, lent[i]);
+        kvs_buffer_unpin(*state, lent[i]);
     }
     kvs_buffer_unpin(*state, large);
     large = kvs_buffer_take(*state, 24 * MIB, 0);
@@ -299,7 +299,7 @@ static void what_was_lent_is_used_again_for_the_same_user(void **state)
         if (borrowers == 2)
             kvs_buffer_lend_also(*state, lent, 1001);
         kvs_buffer_give_up(*state, &slot);
-        kvs_buffer_take_back(*state, lent);
+        kvs_buffer_unpin(*state, lent);
         struct kvs_buffer *others = kvs_buffer_take(*state, 4 * MIB, 1001);
         assert_ptr_not_equal(others->memory, memory);
         struct kvs_buffer *own = kvs_buffer_take(*state, 4 * MIB, 1000);
@@ -312,7 +312,7 @@ static void what_was_lent_is_used_again_for_the_same_user(void **state)
     assert_non_null(kvs_buffer_lend(*state, &slot, 12 * MIB, 1000));
     struct kvs_buffer *lent = slot, *others = kvs_buffer_take(*state, 12 * MIB, 1001);
     kvs_buffer_give_up(*state, &slot);
-    kvs_buffer_take_back(*state, lent);
+    kvs_buffer_unpin(*state, lent);
     struct kvs_buffer *last = kvs_buffer_take(*state, 12 * MIB, 1001);
     assert_non_null(last);
     assert_int_equal(last->borrowers, KVS_BORROWED_BY_NOBODY);
@@ -336,7 +336,7 @@ static void what_a_client_has_mapped_counts(void **state)
         maps[i] = mmap(NULL, 4096, PROT_READ, MAP_SHARED, kernels, 0);
         assert_ptr_not_equal(maps[i], MAP_FAILED);
         close(kernels);
-        kvs_buffer_take_back(*state, lent);
+        kvs_buffer_unpin(*state, lent);
         kvs_buffer_give_up(*state, &slots[i]);
     }
     sleep(11); /* what is unused has gone back to the system */

@@ -82,7 +82,7 @@ static int tear_down(void **state)
     struct lent *lent = *state;
 
     kvs_buffer_give_up(lent->fs.buffers, &lent->slot);
-    kvs_buffer_take_back(lent->fs.buffers, lent->file.mode.lent);
+    kvs_buffer_unpin(lent->fs.buffers, lent->file.mode.lent);
     kvs_buffers_destroy(lent->fs.buffers);
     pthread_mutex_destroy(&lent->file.mirror_lock);
     pthread_mutex_destroy(&lent->file.mode_lock);
